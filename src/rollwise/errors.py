@@ -1,0 +1,23 @@
+"""The one exception a user is meant to see.
+
+A `UserError` is one line: what is wrong, where, and what would be right. The command line prints it and exits with
+status 2. Bugs raise anything else and keep their traceback.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """Something the user can put right: a setting, a path, a data row. The message is one line."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?`, or the list of what is known where nothing is near. For the tail of an error line."""
+    names = sorted(known)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean '{close[0]}'?"
+    return "known: " + ", ".join(names)

@@ -1,0 +1,329 @@
+"""The records that pass from room to room. Read this file first.
+
+    Prompt -> Request -> Rollout (+ Verdict) -> Group -> Row / Batch -> StepRecord
+
+Every record can be written to JSON and read back without loss (`to_json`, `from_json`). Token ids are the only truth:
+nothing is decoded and encoded again. Masks are made from lengths, never from pad ids. The size of a group is a property
+of that group.
+
+Shape suffixes used in this package: `_T` completion tokens of one rollout, `_P` prompt tokens, `_G` members of a group,
+`_R` rows of a micro-batch, `_V` vocabulary.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+IDS = np.int32
+LOGP = np.float32
+
+
+class VerdictKind(enum.StrEnum):
+    """What a verifier found. Only the first three enter a group's statistics."""
+
+    correct = "correct"
+    wrong = "wrong"
+    invalid = "invalid"  # no answer could be read, or it breaks a limit
+    infra_error = "infra_error"  # the verifier failed; says nothing about the answer
+
+
+class StopReason(enum.StrEnum):
+    """Why a completion ended."""
+
+    eos = "eos"
+    length = "length"  # cut at max_completion_length
+
+
+class Role(enum.StrEnum):
+    """Where a row of a batch comes from."""
+
+    fresh = "fresh"
+    replay = "replay"
+
+
+class Outcome(enum.StrEnum):
+    """What became of a generated rollout. Each gets exactly one."""
+
+    trained = "trained"  # in a group with reward variance that entered an update
+    dropped_easy = "dropped_easy"  # no reward variance, every scored member correct
+    dropped_hard = "dropped_hard"  # no reward variance, otherwise
+    surplus = "surplus"  # informative, but more than the step had room for
+    truncated = "truncated"  # removed by overlong filtering
+    infra_error = "infra_error"  # the verifier failed
+    lost_at_epoch_end = "lost_at_epoch_end"
+    held = "held"  # kept by the allocation for a later step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """A verifier's finding on one completion."""
+
+    kind: VerdictKind
+    score: float  # the reward before shaping; accuracy is `kind is correct`, never read from the score
+    detail: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind.value, "score": self.score, "detail": self.detail}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Verdict:
+        return Verdict(kind=VerdictKind(data["kind"]), score=data["score"], detail=data["detail"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """One question. `uid` names the data set and row; `occurrence` counts the times the row was drawn."""
+
+    uid: str
+    messages: list[dict[str, str]] | None = None  # for a chat template
+    text: str | None = None  # used as it is, for base models; exactly one of the two is set
+    answer: Any = None  # what the verifier needs; JSON
+    task: str = ""
+    occurrence: int = 0
+    meta: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def group_uid(self) -> str:
+        """The identity of the group this draw will form: (data set, row, occurrence)."""
+        return f"{self.uid}#{self.occurrence}"
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Prompt:
+        return Prompt(**data)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How completions are drawn. Stored with every rollout and every evaluation number."""
+
+    temperature: float = 1.0  # 0 is greedy
+    top_p: float = 1.0
+    max_completion_length: int = 256
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """An order to the sampler: `count` members of one group, numbered from `first_member`."""
+
+    prompt: Prompt
+    count: int
+    first_member: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout:
+    """One completion with everything needed to train on it later."""
+
+    group_uid: str
+    member: int
+    prompt_ids: np.ndarray  # int32 [P]; members of a group share one array
+    completion_ids: np.ndarray  # int32 [T], the end token included when one was drawn
+    logprobs: np.ndarray  # float32 [T]: log-prob of each token under the distribution it was drawn from
+    sampling: Sampling
+    stop: StopReason
+    text: str  # decoded for the verifier and for people; never encoded again
+    birth_step: int
+    verdict: Verdict | None = None
+    reward: float = float("nan")  # the score after shaping: what feeds the advantage
+    birth_logprobs: np.ndarray | None = None  # float32 [T]: the trainer's own log-probs at birth, once it has met it
+    reference_logprobs: np.ndarray | None = None  # float32 [T]: the frozen reference's, where a KL term is used
+
+    @property
+    def scored(self) -> bool:
+        """Whether the verdict may enter the group's statistics."""
+        return self.verdict is not None and self.verdict.kind is not VerdictKind.infra_error
+
+    @property
+    def correct(self) -> bool:
+        return self.verdict is not None and self.verdict.kind is VerdictKind.correct
+
+    @property
+    def length(self) -> int:
+        """Completion tokens T."""
+        return len(self.completion_ids)
+
+    def to_json(self) -> dict[str, Any]:
+        def listed(a: np.ndarray | None) -> list[float] | None:
+            return None if a is None else a.tolist()
+
+        return {
+            "group_uid": self.group_uid,
+            "member": self.member,
+            "prompt_ids": self.prompt_ids.tolist(),
+            "completion_ids": self.completion_ids.tolist(),
+            "logprobs": listed(self.logprobs),
+            "sampling": self.sampling.to_json(),
+            "stop": self.stop.value,
+            "text": self.text,
+            "birth_step": self.birth_step,
+            "verdict": None if self.verdict is None else self.verdict.to_json(),
+            "reward": self.reward,
+            "birth_logprobs": listed(self.birth_logprobs),
+            "reference_logprobs": listed(self.reference_logprobs),
+        }
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Rollout:
+        def logp(a: list[float] | None) -> np.ndarray | None:
+            return None if a is None else np.asarray(a, dtype=LOGP)
+
+        return Rollout(
+            group_uid=data["group_uid"],
+            member=data["member"],
+            prompt_ids=np.asarray(data["prompt_ids"], dtype=IDS),
+            completion_ids=np.asarray(data["completion_ids"], dtype=IDS),
+            logprobs=np.asarray(data["logprobs"], dtype=LOGP),
+            sampling=Sampling(**data["sampling"]),
+            stop=StopReason(data["stop"]),
+            text=data["text"],
+            birth_step=data["birth_step"],
+            verdict=None if data["verdict"] is None else Verdict.from_json(data["verdict"]),
+            reward=data["reward"],
+            birth_logprobs=logp(data["birth_logprobs"]),
+            reference_logprobs=logp(data["reference_logprobs"]),
+        )
+
+
+INFORMATIVE_TOL = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """All completions of one draw of one prompt."""
+
+    uid: str
+    prompt: Prompt
+    rollouts: tuple[Rollout, ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.rollouts)
+
+    def scored_rewards(self) -> list[float]:
+        return [r.reward for r in self.rollouts if r.scored]
+
+    @property
+    def informative(self) -> bool:
+        """Reward variance above zero, tested as max - min > 1e-6.
+
+        A standard deviation is the wrong test: in floating point that of `[0.1] * 6` is not zero.
+        """
+        rewards = self.scored_rewards()
+        return len(rewards) > 1 and max(rewards) - min(rewards) > INFORMATIVE_TOL
+
+    @property
+    def pass_rate(self) -> float:
+        """Share of scored members that are correct; NaN where none was scored."""
+        scored = [r for r in self.rollouts if r.scored]
+        return sum(r.correct for r in scored) / len(scored) if scored else float("nan")
+
+    @property
+    def tokens(self) -> int:
+        return sum(r.length for r in self.rollouts)
+
+    @property
+    def birth_step(self) -> int:
+        """Step in which the oldest member was generated."""
+        return min(r.birth_step for r in self.rollouts)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "uid": self.uid,
+            "prompt": self.prompt.to_json(),
+            "rollouts": [r.to_json() for r in self.rollouts],
+        }
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Group:
+        return Group(
+            uid=data["uid"],
+            prompt=Prompt.from_json(data["prompt"]),
+            rollouts=tuple(Rollout.from_json(r) for r in data["rollouts"]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What the allocation hands over at the end of a step's generation."""
+
+    groups: tuple[Group, ...]  # to compose the batch from
+    slots: int  # groups the batch is meant to hold
+    outcomes: tuple[tuple[Outcome, Group], ...] = ()  # groups that go no further, and why
+    note: str = ""  # what was done when a limit was reached; empty otherwise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A group's seat in a batch, given by replay."""
+
+    group: Group
+    role: Role
+    age: int = 0  # steps since birth
+    uses: int = 0  # times replayed before, this step not counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One rollout with its advantage: what the learner trains on."""
+
+    rollout: Rollout
+    advantage: float
+    role: Role
+    unit: int  # rows of one unit (a group) stay in one mini-batch
+    age: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """The rows of one step, in order of their units."""
+
+    rows: tuple[Row, ...]
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRecord:
+    """Everything the report needs to know of one step. Holds no clock time, so equal runs write equal records."""
+
+    step: int  # 1-based
+    updates: int  # optimizer updates so far
+    ledger: dict[str, Any]  # running totals, see ledger.py
+    metrics: dict[str, float]
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "event": "step",
+            "step": self.step,
+            "updates": self.updates,
+            "ledger": self.ledger,
+            "metrics": self.metrics,
+            "notes": list(self.notes),
+        }
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> StepRecord:
+        return StepRecord(
+            step=data["step"],
+            updates=data["updates"],
+            ledger=data["ledger"],
+            metrics=data["metrics"],
+            notes=tuple(data["notes"]),
+        )
+
+
+def mean(values: Sequence[float]) -> float:
+    """Arithmetic mean; 0 for an empty sequence, so that metrics of an empty part read as 0."""
+    return sum(values) / len(values) if values else 0.0

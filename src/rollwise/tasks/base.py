@@ -1,0 +1,29 @@
+"""What a task is: prompts by index, and a verdict for a completion."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from rollwise.records import Prompt, StopReason, Verdict
+
+
+class PromptSource(Protocol):
+    """A finite list of prompts, addressed by index. Deterministic: the same index is always the same prompt."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Prompt:
+        """The prompt at `index`, with `occurrence` 0. Raises IndexError outside 0..len-1."""
+        ...
+
+
+class Task(Protocol):
+    """A named source of questions with a verifier. Train and held-out prompts never share a canonical key."""
+
+    name: str
+    train: PromptSource
+    heldout: PromptSource
+
+    def verify(self, text: str, answer: object, stop: StopReason) -> Verdict:
+        """The verdict on a completion's text. Never raises on any text; bounded in time and memory."""
+        ...
