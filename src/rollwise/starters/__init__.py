@@ -1,0 +1,43 @@
+"""The bundled start models: one folder per task, an ordinary Hugging Face folder and two files more.
+
+`recipe.yaml` holds the RL settings measured with it, `starter.json` how it was made and what it can do at the start.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from rollwise.errors import UserError, nearest
+
+
+def starter_names() -> list[str]:
+    """Tasks that have a bundled model."""
+    return sorted(p.parent.name for p in _home().glob("*/starter.json"))
+
+
+def starter_path(task: str) -> Path:
+    """The folder of a task's model. Raises UserError where there is none."""
+    folder = _home() / task
+    if task not in starter_names():
+        raise UserError(f"task '{task}' has no starter model; give model=<folder or hub name>, or a task that has one ({nearest(task, starter_names())})")
+    return folder
+
+
+def starter_recipe(task: str) -> dict[str, Any]:
+    """The settings a run on this model starts from, as nested keys of the config."""
+    from rollwise.config import read_yaml
+
+    return read_yaml(starter_path(task) / "recipe.yaml")
+
+
+def starter_card(task: str) -> dict[str, Any]:
+    """How the model was made and its accuracy at the start."""
+    card: dict[str, Any] = json.loads((starter_path(task) / "starter.json").read_text(encoding="utf-8"))
+    return card
+
+
+def _home() -> Path:
+    return Path(str(resources.files(__name__)))
