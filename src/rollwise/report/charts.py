@@ -1,0 +1,118 @@
+"""Runs turned into the page's figures. A figure without data is left out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rollwise.report.curves import Family, accuracy_line, metric_line
+from rollwise.report.events import Run, amount
+from rollwise.report.summary import OUTCOMES, outcome_keys
+from rollwise.report.svg import Axis, Line, area_chart, bar_chart, line_chart, swatch
+from rollwise.report.tables import escape
+
+STEP = Axis(label="step")
+SHARE = Axis(label="share", low=0.0, high=1.0)
+LEDGER_STYLES = {"trained": 0, "dropped_easy": 2, "dropped_hard": 1}  # as in the charts of groups without signal
+
+
+def row(figures: Sequence[str]) -> str:
+    found = [figure for figure in figures if figure]
+    return '<div class="row">\n' + "\n".join(found) + "\n</div>\n" if found else ""
+
+
+def figure(title: str, chart: str, legend: Sequence[tuple[str, int]], filled: bool = False, caption: str = "") -> str:
+    """Title, legend and chart; empty where the chart is."""
+    if not chart:
+        return ""
+    items = "".join(f"<li>{swatch(style, filled)}{escape(label)}</li>" for label, style in legend)
+    below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+    return f'<figure><h3>{escape(title)}</h3><ul class="legend">{items}</ul>{chart}{below}</figure>'
+
+
+def accuracy_figures(groups: Sequence[Family]) -> str:
+    out = []
+    for ident, rollouts, label in (("acc-r", True, "generated rollouts"), ("acc-s", False, "step")):
+        lines = [accuracy_line(family, rollouts) for family in groups]
+        title = f"Held-out accuracy by {label}"
+        chart = line_chart(ident, title, lines, Axis(label=label, low=0.0), Axis(label="held-out accuracy"))
+        out.append(_lines(title, chart, lines))
+    return row(out)
+
+
+def dead_figures(groups: Sequence[Family]) -> str:
+    """All-right and all-wrong groups stacked, one chart for each setting."""
+    out = []
+    for i, family in enumerate(groups):
+        layers = [
+            metric_line(family, "dead/all_right", "all right", 2),
+            metric_line(family, "dead/all_wrong", "all wrong", 1),
+        ]
+        title = f"{family.label}: groups without signal"
+        chart = area_chart(f"dead-{i}", title, layers, STEP, Axis(label="share of fresh groups", low=0.0, high=1.0))
+        out.append(figure(title, chart, [(layer.label, layer.style) for layer in layers], filled=True))
+    return row(out)
+
+
+def replay_figures(groups: Sequence[Family]) -> str:
+    used = [family for family in groups if _ever(family, "replay/share")]
+    return row(
+        [
+            _metric("replay-share", "Replayed share of the batch", "replay/share", used, SHARE),
+            _metric("replay-age", "Mean age of replayed groups", "replay/age_mean", used, Axis(label="steps", low=0.0)),
+        ]
+    )
+
+
+def weight_figures(groups: Sequence[Family]) -> str:
+    """Mean, 99th percentile and maximum of the importance weight, one chart for each setting that has any."""
+    out = []
+    for i, family in enumerate(family for family in groups if _ever(family, "weight/max", 1.0)):
+        lines = [
+            metric_line(family, f"weight/{name}", label, style)
+            for name, label, style in (("mean", "mean", 0), ("p99", "99th percentile", 4), ("max", "maximum", 1))
+        ]
+        title = f"{family.label}: weight of replayed tokens"
+        out.append(_lines(title, line_chart(f"weight-{i}", title, lines, STEP, Axis(label="weight", log=True)), lines))
+    return row(out)
+
+
+def policy_figures(groups: Sequence[Family]) -> str:
+    return row(
+        [
+            _metric("reward", "Training reward", "reward", groups, Axis(label="reward")),
+            _metric("informative", "Informative groups generated", "informative", groups, SHARE),
+            _metric("entropy", "Policy entropy", "entropy", groups, Axis(label="nats a token", low=0.0)),
+            _metric("length", "Completion length", "completions/mean_length", groups, Axis(label="tokens")),
+        ]
+    )
+
+
+def ledger_figure(runs: Sequence[Run]) -> str:
+    keys = [k for k in OUTCOMES if any(amount(run.ledger, "outcomes", k, "rollouts") for run in runs)]
+    extra = {k for run in runs for k in outcome_keys(run.ledger)} - set(OUTCOMES)
+    spare = iter(i for i in range(3, 3 + len(OUTCOMES)))
+    names = [(OUTCOMES[k], LEDGER_STYLES[k] if k in LEDGER_STYLES else next(spare)) for k in keys]
+    names += [("other", next(spare))] if extra else []
+    bars = []
+    for run in runs:
+        values = [float(amount(run.ledger, "outcomes", k, "rollouts")) for k in keys]
+        rest = float(sum(amount(run.ledger, "outcomes", k, "rollouts") for k in extra))
+        bars.append((run.name, [*values, rest] if extra else values))
+    title = "Where the generated rollouts went"
+    chart = bar_chart("ledger", title, bars, names)
+    return row([figure(title, chart, names, filled=True)])
+
+
+def _metric(ident: str, title: str, name: str, groups: Sequence[Family], y: Axis) -> str:
+    lines = [line for line in (metric_line(family, name) for family in groups) if line.points]
+    return _lines(title, line_chart(ident, title, lines, STEP, y), lines)
+
+
+def _lines(title: str, chart: str, lines: Sequence[Line]) -> str:
+    return figure(title, chart, [(line.label, line.style) for line in lines if line.points])
+
+
+def _ever(family: Family, name: str, unlike: float = 0.0) -> bool:
+    values = (step.metrics.get(name, math.nan) for run in family.runs for step in run.steps)
+    return any(math.isfinite(v) and v != unlike for v in values)

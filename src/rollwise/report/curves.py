@@ -1,0 +1,114 @@
+"""Runs turned into curves: seeds of one setting share a mean line with a band from the lowest seed to the highest."""
+
+from __future__ import annotations
+
+import json
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from rollwise.config import leaves
+from rollwise.report.events import Run, Step
+from rollwise.report.svg import Band, Line, Point
+from rollwise.report.wording import clean
+
+OWN = {"seed", "output", "threads", "device"}  # settings that may differ between seeds of one setting
+HIDDEN = ("log.", "checkpoint.")
+BINS = 100
+GRID = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """Runs of one setting."""
+
+    label: str
+    style: int
+    runs: tuple[Run, ...]
+
+
+def families(runs: Sequence[Run]) -> list[Family]:
+    """Runs sorted into settings, in order of first appearance; a method in two settings is named by the difference."""
+    kinds: dict[str, list[Run]] = {}
+    for run in runs:
+        kinds.setdefault(json.dumps([run.method, _settings(run)], sort_keys=True, default=str), []).append(run)
+    groups = list(kinds.values())
+    out = []
+    for style, group in enumerate(groups):
+        rivals = [_settings(other[0]) for other in groups if other[0].method == group[0].method]
+        mine = _settings(group[0])
+        apart = [name for name in sorted(set().union(*rivals)) if any(r.get(name) != mine.get(name) for r in rivals)]
+        label = clean(group[0].method, 40)
+        if apart:
+            label += " (" + ", ".join(f"{name}={clean(mine.get(name), 24)}" for name in apart[:3]) + ")"
+        out.append(Family(label=label, style=style, runs=tuple(group)))
+    return out
+
+
+def _settings(run: Run) -> dict[str, object]:
+    flat = leaves(run.config)
+    return {name: value for name, value in flat.items() if name not in OWN and not name.startswith(HIDDEN)}
+
+
+def seeds_label(family: Family) -> str:
+    n = len(family.runs)
+    return f"{family.label}, seed {family.runs[0].seed}" if n == 1 else f"{family.label}, {n} runs"
+
+
+def accuracy_line(family: Family, rollouts: bool) -> Line:
+    """Held-out accuracy against generated rollouts or steps."""
+    curves = [
+        [(float(e.rollouts if rollouts else e.step), e.accuracy) for e in run.evals if math.isfinite(e.accuracy)]
+        for run in family.runs
+    ]
+    points, band = over_seeds([c for c in curves if c])
+    return Line(label=seeds_label(family), points=points, band=band, style=family.style)
+
+
+def metric_line(family: Family, name: str, label: str = "", style: int | None = None) -> Line:
+    """A step metric, mean over seeds; long runs are drawn as means (`max` metrics: maxima) of neighbouring steps."""
+    width = max(1, math.ceil(max((run.last_step for run in family.runs), default=0) / BINS))
+    fold: Callable[[Sequence[float]], float] = max if name.endswith("/max") else fmean
+    curves = [binned(run.steps, name, width, fold) for run in family.runs]
+    points, band = over_seeds([c for c in curves if c])
+    return Line(
+        label=label or seeds_label(family), points=points, band=band, style=family.style if style is None else style
+    )
+
+
+def binned(steps: Iterable[Step], name: str, width: int, fold: Callable[[Sequence[float]], float]) -> list[Point]:
+    """One point for every `width` steps, at the middle of those it holds; values that are not finite are left out."""
+    boxes: dict[int, list[Point]] = {}
+    for step in steps:
+        value = step.metrics.get(name, math.nan)
+        if math.isfinite(value):
+            boxes.setdefault((step.step - 1) // width, []).append((step.step, value))
+    return [(fmean([p[0] for p in box]), fold([p[1] for p in box])) for box in boxes.values()]
+
+
+def over_seeds(curves: Sequence[Sequence[Point]]) -> tuple[list[Point], list[Band]]:
+    """Mean, lowest and highest of several curves over the part of the axis they share, straight between points."""
+    if len(curves) < 2:
+        return (list(curves[0]) if curves else []), []
+    start, end = max(c[0][0] for c in curves), min(c[-1][0] for c in curves)
+    grid = sorted({p[0] for c in curves for p in c if start <= p[0] <= end})
+    if len(grid) > GRID:
+        grid = [start + (end - start) * i / (GRID - 1) for i in range(GRID)]
+    points: list[Point] = []
+    band: list[Band] = []
+    for x in grid:
+        values = [at(c, x) for c in curves]
+        points.append((x, fmean(values)))
+        band.append((x, min(values), max(values)))
+    return points, band
+
+
+def at(curve: Sequence[Point], x: float) -> float:
+    """The curve at `x`, straight between its points and level beyond its ends."""
+    i = bisect_right([p[0] for p in curve], x)
+    if i == 0 or i == len(curve):
+        return curve[min(i, len(curve) - 1)][1]
+    (x0, y0), (x1, y1) = curve[i - 1], curve[i]
+    return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
