@@ -15,6 +15,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from random import Random
 from typing import Any, Protocol, cast
@@ -30,6 +31,8 @@ CHARS = "0123456789+-*/()=,:; "
 SPECIAL = ["<pad>", "<bos>", "<eos>"]
 PAD, BOS, EOS = 0, 1, 2
 BUNDLED = Path(__file__).resolve().parents[1] / "src" / "rollwise" / "starters"
+# transformers 5.24 gave the argument a shorter name.
+CACHE = "cache" if "cache" in signature(Qwen3ForCausalLM.forward).parameters else "past_key_values"
 CHAT = "{{ bos_token }}{% for message in messages %}{{ message['content'] }}{% endfor %}"
 
 
@@ -84,8 +87,9 @@ def new_model(plan: Plan) -> Any:
     config = Qwen3Config(
         vocab_size=len(SPECIAL) + len(CHARS), hidden_size=plan.width, num_hidden_layers=plan.layers,
         intermediate_size=plan.feedforward, num_attention_heads=4, num_key_value_heads=4, head_dim=plan.width // 4,
-        max_position_embeddings=256, rope_parameters={"rope_type": "default", "rope_theta": 10000.0}, tie_word_embeddings=True,
-        attention_bias=False, rms_norm_eps=1e-6, initializer_range=0.02, pad_token_id=PAD, bos_token_id=BOS, eos_token_id=EOS,
+        max_position_embeddings=256, rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+        tie_word_embeddings=True, attention_bias=False, rms_norm_eps=1e-6, initializer_range=0.02,
+        pad_token_id=PAD, bos_token_id=BOS, eos_token_id=EOS,
     )  # fmt: skip
     return Qwen3ForCausalLM(config).float()
 
@@ -162,13 +166,12 @@ def sample(model: Any, prompts: list[str], max_new: int, greedy: bool, seed: int
     ids = torch.tensor([[PAD] * (width - len(r)) + r for r in rows])
     mask = torch.tensor([[0] * (width - len(r)) + [1] * len(r) for r in rows])
     done = torch.zeros(len(rows), dtype=torch.bool)
-    drawn, cache, step_ids = [], None, ids
+    drawn, step_ids = [], ids
+    cache: dict[str, Any] = {}
     for _ in range(max_new):
         positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -step_ids.shape[1] :]
-        out = model(
-            input_ids=step_ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True, logits_to_keep=1
-        )
-        cache, logits = out.past_key_values, out.logits[:, -1]
+        out = model(step_ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1, **cache)
+        cache, logits = {CACHE: out[CACHE]}, out.logits[:, -1]
         token = logits.argmax(-1) if greedy else torch.multinomial(logits.softmax(-1), 1, generator=generator)[:, 0]
         token = token.masked_fill(done, PAD)
         drawn.append(token)

@@ -22,7 +22,8 @@ def starter_path(task: str) -> Path:
     """The folder of a task's model. Raises UserError where there is none."""
     folder = _home() / task
     if task not in starter_names():
-        raise UserError(f"task '{task}' has no starter model; give model=<folder or hub name>, or a task that has one ({nearest(task, starter_names())})")
+        known = nearest(task, starter_names())
+        raise UserError(f"task '{task}' has no starter model; set model to a folder or hub name ({known})")
     return folder
 
 

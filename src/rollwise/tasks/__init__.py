@@ -9,6 +9,8 @@ from typing import Any
 from rollwise.errors import UserError, nearest
 from rollwise.tasks.args import read_args
 from rollwise.tasks.base import PromptSource, Task
+from rollwise.tasks.chain_sum import ChainSum, ChainSumArgs
+from rollwise.tasks.countdown import Countdown, CountdownArgs
 from rollwise.tasks.sort_digits import SortDigits, SortDigitsArgs
 
 
@@ -23,6 +25,8 @@ class Entry:
 
 TASKS: dict[str, Entry] = {
     "sort_digits": Entry("put a string of 2 to 20 digits in ascending order", SortDigitsArgs, SortDigits),
+    "chain_sum": Entry("add and subtract one-digit numbers, directly or step by step", ChainSumArgs, ChainSum),
+    "countdown": Entry("make a target out of given numbers; made up, or from a JSONL file", CountdownArgs, Countdown),
 }
 
 

@@ -12,7 +12,6 @@ from typing import Any, Literal, TypeVar
 from rollwise.config import key
 from rollwise.errors import UserError, nearest
 
-Template = Literal["auto", "bare", "instruct", "base"]
 A = TypeVar("A")
 
 WANT = {int: "a whole number", str: "text", list: "a list of whole numbers"}
@@ -25,11 +24,13 @@ class GeneratedArgs:
     train_size: int = key(1_000_000, "training prompts; prompt i is always the same one", ge=1)
     heldout_size: int = key(10_000, "held-out prompts", ge=1)
     data_seed: int = key(0, "seed of the questions; apart from the run's seed, so that runs share their data", ge=0)
-    template: Template = key("auto", "bare for the starters, instruct for chat models, base for plain continuation")
+    template: Literal["auto", "bare", "instruct", "base"] = key(
+        "auto", "bare: starters; instruct: chat models; base: plain continuation"
+    )
 
 
 def read_args(cls: type[A], args: Mapping[str, Any]) -> A:
-    """`args` as an instance of the dataclass `cls`. Raises UserError naming `task_args.<key>` and what would be right."""
+    """`args` as an instance of the dataclass `cls`. Raises UserError: `task_args.<key>`, and what would be right."""
     hints = typing.get_type_hints(cls)
     fields = {f.name: f for f in dataclasses.fields(typing.cast(Any, cls))}
     values: dict[str, Any] = {}

@@ -1,7 +1,7 @@
 """Lists of prompts: made up by index, or read from rows. Train and held-out parts are told apart by a canonical key.
 
-The key is what two questions with the same answer-finding share (for sorting: the sorted digits), not the prompt's text,
-so that a permutation of a training question is never held out.
+The key is what two questions of one kind share (for sorting: the sorted digits), not the prompt's text, so that a
+permutation of a training question is never held out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STRATA_TRIES, DRAW_TRIES, REPEAT_TRIES = 64, 256, 16
 
 
 def is_held_out(canonical: str) -> bool:
-    """Whether all questions with this key are held out. Depends on nothing else: not on a seed, a size or a template."""
+    """Whether all questions with this key are held out. Depends on nothing else: no seed, no size, no template."""
     return hashlib.blake2b(canonical.encode(), digest_size=8).digest()[0] % HELDOUT_SHARE == 0
 
 
@@ -63,7 +63,7 @@ def pick(family: Family[Q], rng: Random, held: bool, seen: set[Q] | None = None)
         if repeats:
             return repeats[0]
     side = "held-out" if held else "training"
-    raise UserError(f"task_args of {family.name}: too few different questions, none is left for the {side} part; widen them")
+    raise UserError(f"task_args of {family.name}: too few questions, none left for the {side} part; widen them")
 
 
 class TrainSource(Generic[Q]):

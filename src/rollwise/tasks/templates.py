@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from rollwise.records import Prompt
-from rollwise.tasks.args import Template
 
 Resolved = Literal["bare", "instruct", "base"]
 
@@ -19,7 +18,7 @@ FRAME = (
 )
 
 
-def resolve(template: Template, *, starter: bool) -> Resolved:
+def resolve(template: Literal["auto", "bare", "instruct", "base"], *, starter: bool) -> Resolved:
     """`auto` is bare for a bundled starter and instruct for anything else."""
     if template == "auto":
         return "bare" if starter else "instruct"
@@ -27,7 +26,16 @@ def resolve(template: Template, *, starter: bool) -> Resolved:
 
 
 def render(
-    template: Resolved, *, uid: str, task: str, bare: str, question: str, what: str, example: str, answer: Any, meta: dict[str, Any]
+    template: Resolved,
+    *,
+    uid: str,
+    task: str,
+    bare: str,
+    question: str,
+    what: str,
+    example: str,
+    answer: Any,
+    meta: dict[str, Any],
 ) -> Prompt:
     """The prompt of one question: `bare` is its shorthand for the starters, `question` its sentence for people."""
     if template == "bare":

@@ -1,4 +1,4 @@
-"""Where the answer stands in a completion. Scanned with `str.find`, so the time is linear in the text whatever it holds."""
+"""Where the answer stands in a completion. Found with `str.find`, so time is linear in the text whatever it is."""
 
 from __future__ import annotations
 

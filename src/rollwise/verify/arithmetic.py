@@ -1,4 +1,4 @@
-"""A parser for `+ - * /` and parentheses over exact fractions. Its own: model text never meets `eval` or a Python literal.
+"""A parser for `+ - * /` and parentheses over exact fractions. Model text never meets `eval` or Python's literals.
 
 Limits are checked before and while the text is cut into tokens, so a hostile text costs time linear in its length.
 Raises nothing but `ParseError`.

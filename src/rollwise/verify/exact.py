@@ -14,14 +14,16 @@ def invalid(reason: str) -> Verdict:
 
 
 def judged(right: bool, detail: str) -> Verdict:
-    return Verdict(kind=VerdictKind.correct, score=1.0) if right else Verdict(kind=VerdictKind.wrong, score=0.0, detail=detail)
+    if right:
+        return Verdict(kind=VerdictKind.correct, score=1.0)
+    return Verdict(kind=VerdictKind.wrong, score=0.0, detail=detail)
 
 
 def read_answer(text: str, stop: StopReason, *, tagged: bool) -> tuple[str | None, str]:
     """The answer's text without the space around it, or None with the reason.
 
-    Plain form: the whole text, which must have ended by itself. Tagged form: the last complete answer block, which counts
-    even where the text was cut later; without any block, the plain form of what follows the thinking.
+    Plain form: the whole text, which must have ended by itself. Tagged form: the last complete answer block, which
+    counts even where the text was cut later; without any block, the plain form of what follows the thinking.
     """
     if tagged:
         content, reason = answer_block(text)
