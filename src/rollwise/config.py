@@ -65,7 +65,8 @@ class ReplayConfig:
     kind: Literal["none", "filter", "recent"] = key(
         "none", "none: the batch as generated; filter: without dead groups; recent: dead groups replaced from a FIFO"
     )
-    capacity: int | None = key(None, "groups stored; null: prompts_per_step x (min_age + 8 if min_age else 1)", gt=0)
+    capacity: int | None = key(None, "groups stored; null: capacity_batches x prompts_per_step", gt=0)
+    capacity_batches: int | None = key(None, "batches stored; null: min_age + 8 if min_age else 1", gt=0)
     admit: Literal["informative", "any"] = key("informative", "which fresh groups are stored, and which may be drawn")
     order: Literal["newest", "kl"] = key("newest", "draw the newest first, or the nearest to the current policy by KL")
     min_age: int = key(0, "steps a stored group must have aged before it may be drawn", ge=0)
@@ -117,7 +118,6 @@ class LearnerConfig:
     epochs: int = key(1, "passes over a step's batch", gt=0)
     micro_batch_tokens: int = key(8192, "padded tokens in one forward pass; does not change the gradient", gt=0)
     logit_budget: int = key(2**25, "logits (tokens x vocabulary) held at once by the log-prob computation", gt=0)
-    dtype: Literal["float32", "bfloat16"] = key("float32", "weights and activations")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -153,6 +153,7 @@ class RunConfig:
     seed: int = key(0, "every random number of the run derives from it", ge=0)
     threads: int = key(1, "CPU threads; more than 1 pays only on idle cores", gt=0)
     device: str = key("cpu", "cpu, cuda, cuda:N or mps")
+    dtype: Literal["float32", "bfloat16"] = key("float32", "precision of matrix products; weights stay float32")
     prompts_per_step: int = key(32, "groups a batch is meant to hold", gt=0)
     group_size: int = key(8, "rollouts per prompt", gt=0)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
@@ -276,10 +277,12 @@ def _first_clash(a: Tree, b: Tree, prefix: str = "") -> str | None:
     return None
 
 
-def build(tree: Mapping[str, Any], source: str = "config") -> RunConfig:
-    """The typed config of a nested mapping. Raises UserError naming the first key that is wrong."""
+def build(tree: Mapping[str, Any], source: str = "config", *, together: bool = True) -> RunConfig:
+    """The typed config of a nested mapping. Raises UserError naming the first key that is wrong; `together` also
+    checks settings against each other, which only a complete config can pass."""
     config: RunConfig = _build(RunConfig, tree, "", source)
-    _check_together(config, source)
+    if together:
+        _check_together(config, source)
     return config
 
 
@@ -360,6 +363,8 @@ def _check_together(config: RunConfig, source: str) -> None:
         raise UserError(f"{source}: learner.schedule_updates is {learner.schedule_updates}; above learner.warmup_updates")
     if config.group_size < 2:
         raise UserError(f"{source}: group_size is {config.group_size}; a group needs at least 2 rollouts to have variance")
+    if replay.capacity is not None and replay.capacity_batches is not None:
+        raise UserError(f"{source}: replay.capacity and replay.capacity_batches are both set; keep one")
     if replay.max_age is not None and replay.max_age < replay.min_age:
         raise UserError(f"{source}: replay.max_age is {replay.max_age}; at least replay.min_age ({replay.min_age})")
     if allocation.on_limit == "replay" and replay.kind != "recent":

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -150,6 +151,12 @@ class Rollout:
         return self.verdict is not None and self.verdict.kind is VerdictKind.correct
 
     @property
+    def behaviour_logprobs(self) -> np.ndarray:
+        """Log-probs [T] under the policy that generated the rollout: the trainer's where it has met it at birth, so
+        that differences between trainer and sampler stay out of the weights, else the sampler's."""
+        return self.logprobs if self.birth_logprobs is None else self.birth_logprobs
+
+    @property
     def length(self) -> int:
         """Completion tokens T."""
         return len(self.completion_ids)
@@ -169,7 +176,7 @@ class Rollout:
             "text": self.text,
             "birth_step": self.birth_step,
             "verdict": None if self.verdict is None else self.verdict.to_json(),
-            "reward": self.reward,
+            "reward": self.reward if math.isfinite(self.reward) else None,
             "birth_logprobs": listed(self.birth_logprobs),
             "reference_logprobs": listed(self.reference_logprobs),
         }
@@ -190,7 +197,7 @@ class Rollout:
             text=data["text"],
             birth_step=data["birth_step"],
             verdict=None if data["verdict"] is None else Verdict.from_json(data["verdict"]),
-            reward=data["reward"],
+            reward=float("nan") if data["reward"] is None else data["reward"],
             birth_logprobs=logp(data["birth_logprobs"]),
             reference_logprobs=logp(data["reference_logprobs"]),
         )
@@ -211,6 +218,22 @@ class Group:
     def size(self) -> int:
         return len(self.rollouts)
 
+    def remembering(
+        self, birth: Sequence[np.ndarray | None], reference: Sequence[np.ndarray | None]
+    ) -> Group:
+        """The group with the trainer's log-probs written into members that have none yet; never over stored ones."""
+        return dataclasses.replace(
+            self,
+            rollouts=tuple(
+                dataclasses.replace(
+                    r,
+                    birth_logprobs=b if r.birth_logprobs is None else r.birth_logprobs,
+                    reference_logprobs=ref if r.reference_logprobs is None else r.reference_logprobs,
+                )
+                for r, b, ref in zip(self.rollouts, birth, reference, strict=True)
+            ),
+        )
+
     def scored_rewards(self) -> list[float]:
         return [r.reward for r in self.rollouts if r.scored]
 
@@ -228,6 +251,11 @@ class Group:
         """Share of scored members that are correct; NaN where none was scored."""
         scored = [r for r in self.rollouts if r.scored]
         return sum(r.correct for r in scored) / len(scored) if scored else float("nan")
+
+    @property
+    def dead_outcome(self) -> Outcome:
+        """How a group without reward variance is counted: easy if every scored member is correct, else hard."""
+        return Outcome.dropped_easy if self.pass_rate == 1 else Outcome.dropped_hard
 
     @property
     def tokens(self) -> int:
@@ -262,6 +290,7 @@ class Settled:
     slots: int  # groups the batch is meant to hold
     outcomes: tuple[tuple[Outcome, Group], ...] = ()  # groups that go no further, and why
     note: str = ""  # what was done when a limit was reached; empty otherwise
+    stop: str = ""  # why the run must end after this step; empty otherwise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""How many rollouts each prompt gets, and in how many rounds."""

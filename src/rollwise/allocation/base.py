@@ -1,0 +1,39 @@
+"""The contract of an allocation: it plans rounds of generation until the step's batch is settled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from rollwise.records import Group, Prompt, Request, Settled
+
+Draw = Callable[[int], list[Prompt]]
+
+
+class Allocation(Protocol):
+    """One step is: `plan` and `observe` in turn until `plan` returns nothing, then `settle`."""
+
+    def plan(self, draw: Draw, room: int) -> list[Request]:
+        """The next round's requests; empty when the step needs no more. `room` is the number of rollouts the budget
+        still allows, and is never exceeded. A first call that returns nothing means the room is too small for a step.
+        """
+        ...
+
+    def observe(self, groups: Sequence[Group]) -> None:
+        """The verified groups of the round just planned, in its order."""
+        ...
+
+    def settle(self) -> Settled:
+        """What the step has come to. Ends the step."""
+        ...
+
+    @property
+    def least(self) -> int:
+        """Rollouts the next step needs at least."""
+        ...
+
+    def metrics(self) -> dict[str, float]: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...

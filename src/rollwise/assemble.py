@@ -1,0 +1,195 @@
+"""From settings to parts: the only place that knows which class a `kind` names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rollwise.config import RunConfig, build, expand_aliases, merge, nest
+from rollwise.errors import UserError, nearest
+from rollwise.methods import method
+from rollwise.starters import starter_path, starter_recipe
+from rollwise.tasks import make_task, task_names
+
+if TYPE_CHECKING:
+    from rollwise.loop import Loop, Watcher
+    from rollwise.policy import Policy
+    from rollwise.tasks import Task
+
+Tree = dict[str, Any]
+
+
+def resolve(layers: list[tuple[str, Tree]]) -> RunConfig:
+    """The config of named user layers (file, overrides), over the method's and the starter's settings.
+
+    Raises UserError naming the layer and key at fault.
+    """
+    user: Tree = {}
+    for source, tree in layers:
+        expanded = expand_aliases(tree, source)
+        _check_layer(expanded, source)
+        user = merge(user, expanded)
+    last = layers[-1][0] if layers else "config"
+    task, model = user.get("task", "sort_digits"), user.get("model", "starter")
+    if task not in task_names():
+        raise UserError(f"{last}: unknown task '{task}'; {nearest(str(task), task_names())}")
+    base: Tree = starter_recipe(task) if model == "starter" else {}
+    for dotted, value in method(str(user.get("method", "grpo"))).settings.items():
+        base = merge(base, nest(dotted, value))
+    return build(merge(base, user), last)
+
+
+def _check_layer(tree: Tree, source: str) -> None:
+    """Name the layer a fault stands in, before the layers are merged."""
+    build(tree, source, together=False)
+
+
+def load_task(config: RunConfig) -> Task:
+    return make_task(config.task, config.task_args, starter=config.model == "starter")
+
+
+def load_model(config: RunConfig, folder: Path | None = None) -> Policy:
+    """The policy of a config, or the one saved in `folder`."""
+    import torch
+
+    from rollwise.policy import load_policy
+
+    torch.set_num_threads(config.threads)
+    name = str(folder or (starter_path(config.task) if config.model == "starter" else config.model))
+    return load_policy(name, device=config.device, dtype=config.dtype)
+
+
+def make_loop(
+    config: RunConfig, task: Task, policy: Policy, watcher: Watcher, interrupted: Callable[[], bool]
+) -> Loop:
+    """All parts of a run, wired."""
+    from rollwise.evaluate import evaluate
+    from rollwise.learner.learner import Learner
+    from rollwise.ledger import Ledger
+    from rollwise.loop import Loop
+    from rollwise.records import Sampling
+    from rollwise.sampling.torch_sampler import TorchSampler
+    from rollwise.verify.scoring import form_groups
+
+    sampler = TorchSampler(
+        policy, max_prompt_length=config.sampling.max_prompt_length, max_rows=config.sampling.max_rows
+    )
+    sampling = Sampling(
+        temperature=config.sampling.temperature,
+        top_p=config.sampling.top_p,
+        max_completion_length=config.sampling.max_completion_length,
+    )
+    reference = None
+    if config.objective.kl_coef > 0:
+        reference = load_model(config)
+        reference.model.requires_grad_(False)
+    return Loop(
+        curriculum=_curriculum(config, task),
+        allocation=_allocation(config),
+        generate=lambda requests, step: form_groups(
+            requests, sampler.generate(requests, sampling, run_seed=config.seed, step=step), task.verify
+        ),
+        replay=_replay(config),
+        advantage=_advantage(config),
+        learner=Learner(
+            policy,
+            config.learner,
+            config.objective,
+            seed=config.seed,
+            max_completion_length=config.sampling.max_completion_length,
+            reference=reference,
+        ),
+        ledger=Ledger(),
+        evaluate=partial(
+            evaluate,
+            sampler,
+            [task.heldout[i] for i in range(config.eval.prompts)],
+            task.verify,
+            sampling=eval_sampling(config),
+            samples=config.eval.samples,
+            seed=config.eval.seed,
+        ),
+        budget=config.budget,
+        eval=config.eval,
+        checkpoint_every=config.checkpoint.every,
+        watcher=watcher,
+        interrupted=interrupted,
+    )
+
+
+def eval_sampling(config: RunConfig) -> Any:
+    from rollwise.records import Sampling
+
+    return Sampling(
+        temperature=config.eval.temperature,
+        top_p=config.eval.top_p,
+        max_completion_length=config.sampling.max_completion_length,
+    )
+
+
+def check_data(config: RunConfig, task: Task) -> None:
+    """Enough rows for the settings. Raises UserError."""
+    if len(task.train) < 1:
+        raise UserError(f"task {config.task}: no training rows; give at least one")
+    if len(task.heldout) < config.eval.prompts:
+        raise UserError(
+            f"eval.prompts is {config.eval.prompts}; task {config.task} has {len(task.heldout)} held-out rows"
+        )
+
+
+def _curriculum(config: RunConfig, task: Task) -> Any:
+    from rollwise.curriculum.uniform import Uniform
+
+    return {"uniform": Uniform}[config.curriculum.kind](task.train, seed=config.seed)
+
+
+def _allocation(config: RunConfig) -> Any:
+    from rollwise.allocation.dynamic import Dynamic
+    from rollwise.allocation.fixed import Fixed
+
+    if config.allocation.kind == "fixed":
+        return Fixed(prompts=config.prompts_per_step, group_size=config.group_size)
+    return Dynamic(
+        prompts=config.prompts_per_step,
+        group_size=config.group_size,
+        max_rounds=config.allocation.max_rounds,
+        max_rollouts=config.allocation.max_rollouts,
+        on_limit=config.allocation.on_limit,
+        surplus=config.allocation.surplus,
+    )
+
+
+def replay_capacity(config: RunConfig) -> int:
+    """Groups the buffer holds."""
+    replay = config.replay
+    if replay.capacity is not None:
+        return replay.capacity
+    batches = replay.capacity_batches or (replay.min_age + 8 if replay.min_age else 1)
+    return batches * config.prompts_per_step
+
+
+def _replay(config: RunConfig) -> Any:
+    from rollwise.replay.recent import RecentGroups
+    from rollwise.replay.simple import NoReplay
+
+    replay = config.replay
+    if replay.kind != "recent":
+        return NoReplay(drop_dead=replay.kind == "filter")
+    return RecentGroups(
+        capacity=replay_capacity(config),
+        admit=replay.admit,
+        order=replay.order,
+        min_age=replay.min_age,
+        max_age=replay.max_age,
+        max_uses=replay.max_uses,
+        short=replay.short,
+    )
+
+
+def _advantage(config: RunConfig) -> Any:
+    from rollwise.advantage import of_group
+
+    settings = config.advantage
+    return {"group": partial(of_group, scale=settings.scale, ddof=settings.ddof, eps=settings.eps)}[settings.kind]

@@ -1,0 +1,167 @@
+"""Checkpoints that are whole or absent.
+
+A checkpoint is written to a temporary folder, every file synced, a manifest with sizes and SHA-256 written last, and
+then renamed into place. Reading takes the newest one whose every file matches its manifest, and names those it refused.
+The model is a plain Hugging Face folder; arrays go to safetensors, everything else to JSON. Nothing is pickled.
+
+    checkpoints/step_N/{manifest.json, state.json, arrays.safetensors, model/...}
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rollwise.errors import UserError
+
+MANIFEST = "manifest.json"
+MAX_JSON = 2**31  # bytes of a JSON file this will read
+_ARRAY = "__array__"
+_NAME = re.compile(r"step_(\d+)")
+
+
+def save(folder: Path, step: int, state: dict[str, Any], write_model: Any, *, keep: int) -> Path:
+    """Write `folder/step_<step>` and drop all but the newest `keep`. `state` holds JSON values and numpy arrays;
+    `write_model(path)` writes the model folder. Raises OSError when the disk refuses; older checkpoints stay whole.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for stale in (*folder.glob(".writing-*"), *folder.glob(".replaced-*")):
+        shutil.rmtree(stale, ignore_errors=True)
+    work = folder / f".writing-step_{step}"
+    work.mkdir()
+    target = folder / f"step_{step}"
+    try:
+        arrays: dict[str, np.ndarray] = {}
+        plain = _split(state, arrays)
+        from safetensors.numpy import save_file
+
+        save_file(arrays, work / "arrays.safetensors")
+        (work / "state.json").write_text(json.dumps(plain, allow_nan=False, separators=(",", ":")), encoding="utf-8")
+        write_model(work / "model")
+        files = sorted(p for p in work.rglob("*") if p.is_file())
+        manifest = {
+            "step": step,
+            "files": {str(p.relative_to(work)): {"bytes": p.stat().st_size, "sha256": _sha256(p)} for p in files},
+        }
+        (work / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        for p in (*files, work / MANIFEST, work / "model", work):
+            _sync(p)
+        aside = folder / f".replaced-step_{step}"
+        if target.exists():
+            target.rename(aside)
+        work.rename(target)
+        _sync(folder)
+        shutil.rmtree(aside, ignore_errors=True)
+    except BaseException:
+        shutil.rmtree(work, ignore_errors=True)
+        raise
+    for old in steps(folder)[:-keep]:
+        shutil.rmtree(folder / f"step_{old}", ignore_errors=True)
+    return target
+
+
+def steps(folder: Path) -> list[int]:
+    """Steps with a checkpoint folder, oldest first; not yet verified."""
+    found = (_NAME.fullmatch(p.name) for p in folder.iterdir()) if folder.is_dir() else iter(())
+    return sorted(int(m.group(1)) for m in found if m)
+
+
+def newest(folder: Path) -> tuple[Path, list[str]]:
+    """The newest checkpoint that verifies, and a line on each newer one that was refused. UserError if there is none."""
+    refused = []
+    for step in reversed(steps(folder)):
+        path = folder / f"step_{step}"
+        fault = verify(path)
+        if fault is None:
+            return path, refused
+        refused.append(f"{path.name} refused: {fault}")
+    detail = f" ({'; '.join(refused)})" if refused else ""
+    raise UserError(f"{folder}: no usable checkpoint{detail}; start the run anew")
+
+
+def verify(path: Path) -> str | None:
+    """What is wrong with a checkpoint folder, or None if every file is there, whole and no other is."""
+    try:
+        manifest = _read_json(path / MANIFEST)
+        listed = manifest["files"]
+        if f"step_{manifest['step']}" != path.name:
+            return "its manifest is that of another step"
+        if not isinstance(listed, dict) or not {"state.json", "arrays.safetensors"} <= set(listed):
+            return "its manifest lists no state"
+        present = set()
+        for p in path.rglob("*"):
+            if p.is_symlink():
+                return f"{p.relative_to(path)} is a link"
+            if p.is_file():
+                present.add(str(p.relative_to(path)))
+        if present - {MANIFEST} != set(listed):
+            odd = sorted((present - {MANIFEST}) ^ set(listed))
+            return f"files and manifest differ: {', '.join(odd[:3])}"
+        for name, entry in listed.items():
+            if (path / name).stat().st_size != entry["bytes"]:
+                return f"{name} has another size"
+            if _sha256(path / name) != entry["sha256"]:
+                return f"{name} has another content"
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        return f"unreadable ({type(error).__name__})"
+    return None
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The state of a verified checkpoint."""
+    from safetensors.numpy import load_file
+
+    arrays = load_file(path / "arrays.safetensors")
+    return _join(_read_json(path / "state.json"), arrays)  # type: ignore[no-any-return]
+
+
+def _split(value: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """JSON of `value`, its arrays moved to `arrays` under numbered names."""
+    if isinstance(value, np.ndarray):
+        name = f"a{len(arrays)}"
+        arrays[name] = np.ascontiguousarray(value)
+        return {_ARRAY: name, "shape": list(value.shape)}
+    if isinstance(value, dict):
+        return {k: _split(v, arrays) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_split(v, arrays) for v in value]
+    return value
+
+
+def _join(value: Any, arrays: dict[str, np.ndarray]) -> Any:
+    if isinstance(value, dict):
+        if _ARRAY in value:
+            return arrays[value[_ARRAY]].reshape(value["shape"])
+        return {k: _join(v, arrays) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_join(v, arrays) for v in value]
+    return value
+
+
+def _read_json(path: Path) -> Any:
+    if path.stat().st_size > MAX_JSON:
+        raise ValueError("too large")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as f:
+        while block := f.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

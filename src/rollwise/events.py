@@ -1,0 +1,54 @@
+"""The event log of a run: one JSON object a line, append-only, without clock times.
+
+Two runs with one seed write the same bytes. Clock times go to a file of their own. Kinds of events: `run` (settings),
+`step` (`StepRecord`), `eval`, `config` (settings changed at a resume) and `stop` (reason and final ledger).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+EVENTS = "events.jsonl"
+CLOCK = "clock.jsonl"
+ROLLOUTS = "rollouts.jsonl"
+SCHEMA = 1
+
+
+def clean(value: Any) -> Any:
+    """JSON without NaN or infinity: those become null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {k: clean(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [clean(v) for v in value]
+    return value
+
+
+class EventLog:
+    """Appends to one JSONL file. A line is on its way to the disk when `write` returns."""
+
+    def __init__(self, path: Path, *, at: int | None = None) -> None:
+        """Opens for appending; with `at`, whatever follows that byte is dropped first (a resume)."""
+        self.path = path
+        if at is not None and path.exists():
+            if path.stat().st_size < at:
+                raise ValueError(f"{path}: shorter than its checkpoint says ({path.stat().st_size} of {at} bytes)")
+            os.truncate(path, at)
+        self._file = path.open("a", encoding="utf-8")
+
+    def write(self, event: dict[str, Any]) -> None:
+        self._file.write(json.dumps(clean(event), separators=(",", ":"), ensure_ascii=False) + "\n")
+        self._file.flush()
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far; the place a checkpoint remembers."""
+        return self._file.tell()
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,284 @@
+"""The learner: one step's batch in, optimizer updates done.
+
+A step takes `epochs` passes over `updates_per_batch` mini-batches, one AdamW update each. Rows that cannot move the
+weights (advantage 0, no KL or entropy term) are left out of forward and backward and still count in the reduction.
+A mini-batch without any other row takes its update with a zero gradient, as a trainer that computes them would. A batch
+without any takes none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from rollwise.config import LearnerConfig, ObjectiveConfig
+from rollwise.curriculum.base import check_keys
+from rollwise.learner.batching import micro_batches, mini_batches
+from rollwise.learner.logprobs import Packed, completion_logprobs, pack
+from rollwise.learner.schedule import learning_rate
+from rollwise.learner.stats import TokenLog
+from rollwise.objective import kl_k3, reduction_weights, surrogate
+from rollwise.policy import Policy
+from rollwise.records import LOGP, Batch, Rollout, Row
+
+MAX_NON_FINITE = 3  # updates skipped in a row before the run is stopped
+
+
+@dataclass(slots=True)
+class Learned:
+    """What an update left behind."""
+
+    prox: list[np.ndarray | None]  # per row: log-probs [T] at the start of the step, None where not computed
+    reference: list[np.ndarray | None]  # per row: the frozen reference's, None where not computed
+    metrics: dict[str, float] = field(default_factory=dict)
+    stop: str = ""  # why the run must end; empty otherwise
+
+
+class Learner:
+    """Owns the optimizer, and the frozen reference where a KL term needs one."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        config: LearnerConfig,
+        objective: ObjectiveConfig,
+        *,
+        seed: int,
+        max_completion_length: int,
+        reference: Policy | None = None,
+    ) -> None:
+        self.policy = policy
+        self.config = config
+        self.objective = objective
+        self.seed = seed
+        self.max_completion_length = max_completion_length
+        self.reference = reference
+        assert objective.kl_coef == 0 or reference is not None, "a KL term needs the reference policy"
+        self.names = [n for n, p in policy.model.named_parameters() if p.requires_grad]
+        self.parameters = [p for p in policy.model.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.AdamW(
+            self.parameters,
+            lr=config.lr,
+            betas=(config.beta1, config.beta2),
+            eps=config.eps,
+            weight_decay=config.weight_decay,
+            fused=True,
+        )
+        self.updates = 0
+        self.skipped = 0
+        self.skipped_in_a_row = 0
+
+    def update(self, batch: Batch) -> Learned:
+        """Train on one step's rows."""
+        rows = batch.rows
+        learned = Learned(prox=[None] * len(rows), reference=[None] * len(rows))
+        live = [self._matters(r) for r in rows]
+        log = TokenLog()
+        before = self.updates
+        if any(live):
+            plan = [
+                part
+                for epoch in range(self.config.epochs)
+                for part in mini_batches(
+                    rows, self.config.updates_per_batch, seed=self.seed, step=batch.step, epoch=epoch
+                )
+            ]
+            wanted = [i for i, matters in enumerate(live) if matters]
+            if len(plan) > 1:  # with one update theta is still the proximal policy: no pass of its own
+                self._fill(learned.prox, self.policy, rows, wanted)
+            if self.objective.kl_coef > 0:
+                assert self.reference is not None
+                missing = [i for i in wanted if rows[i].rollout.reference_logprobs is None]
+                self._fill(learned.reference, self.reference, rows, missing)
+            for part in plan:
+                self._one_update(rows, part, live, learned, batch.step, log)
+                if self.skipped_in_a_row >= MAX_NON_FINITE:
+                    learned.stop = (
+                        f"loss or gradient was not finite in {MAX_NON_FINITE} updates in a row (last: update "
+                        f"{self.updates + self.skipped}); the weights are those of the last good update"
+                    )
+                    break
+        learned.metrics = log.metrics()
+        learned.metrics["updates"] = float(self.updates - before)
+        learned.metrics["lr"] = self._rate()
+        return learned
+
+    def logprobs(self, rollouts: Sequence[Rollout]) -> list[np.ndarray]:
+        """Log-probs float32 [T] of each rollout's completion under the current policy."""
+        return self._pass(self.policy, rollouts)
+
+    def _matters(self, row: Row) -> bool:
+        """Whether the row can move the weights."""
+        if not row.rollout.scored or row.rollout.length == 0:
+            return False
+        return row.advantage != 0 or self.objective.kl_coef > 0 or self.objective.entropy_coef > 0
+
+    def _one_update(
+        self, rows: Sequence[Row], part: list[int], live: list[bool], learned: Learned, step: int, log: TokenLog
+    ) -> None:
+        weight = reduction_weights(
+            torch.tensor([rows[i].rollout.length if rows[i].rollout.scored else 0 for i in part]),
+            torch.tensor([rows[i].unit for i in part]),
+            kind=self.objective.reduction,
+            max_length=self.max_completion_length,
+        )
+        weight_of = dict(zip(part, weight.tolist(), strict=True))
+        self.optimizer.zero_grad(set_to_none=False)
+        active = [i for i in part if live[i]]
+        loss = 0.0
+        for micro in micro_batches([_size(rows[i].rollout) for i in active], self.config.micro_batch_tokens):
+            places = [active[m] for m in micro]
+            loss += self._backward(rows, places, [weight_of[i] for i in places], learned, step, log)
+        norm = torch.nn.utils.clip_grad_norm_(
+            [p for p in self.parameters if p.grad is not None], self.config.max_grad_norm or math.inf
+        ).item()
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            self.optimizer.zero_grad(set_to_none=True)
+            self.skipped += 1
+            self.skipped_in_a_row += 1
+            return
+        for p in self.parameters:
+            if p.grad is None:  # first update of a batch whose live rows are all in other mini-batches
+                p.grad = torch.zeros_like(p)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._rate()
+        self.optimizer.step()
+        self.updates += 1
+        self.skipped_in_a_row = 0
+        log.update(loss=loss, grad_norm=norm)
+
+    def _backward(
+        self,
+        rows: Sequence[Row],
+        places: list[int],
+        weights: list[float],
+        learned: Learned,
+        step: int,
+        log: TokenLog,
+    ) -> float:
+        """Gradient of one micro-batch, added to the others'. Returns its share of the loss."""
+        objective = self.objective
+        packed = pack([rows[i].rollout for i in places], self.policy)
+        logp, entropy = completion_logprobs(
+            self.policy, packed, logit_budget=self.config.logit_budget, entropy=objective.entropy_coef > 0
+        )
+        if learned.prox[places[0]] is None:
+            prox = logp.detach()
+            for i, lp in zip(places, _unpad(prox, packed), strict=True):
+                learned.prox[i] = lp
+        else:
+            prox = _padded([learned.prox[i] for i in places], packed)
+        behaviour = self._behaviour([rows[i] for i in places], prox, packed, step)
+        device = packed.mask.device
+        loss_RT, stats = surrogate(
+            logp,
+            prox,
+            behaviour,
+            torch.tensor([rows[i].advantage for i in places], dtype=torch.float32, device=device),
+            kind=objective.kind,
+            clip_low=objective.clip_low,
+            clip_high=objective.clip_high,
+            dual_clip=objective.dual_clip,
+            weight_cap=objective.weight_cap,
+            weight_over_cap=objective.weight_over_cap,
+        )
+        if objective.kl_coef > 0:
+            reference = [
+                r if r is not None else learned.reference[i]
+                for i, r in ((i, rows[i].rollout.reference_logprobs) for i in places)
+            ]
+            kl = kl_k3(logp, _padded(reference, packed))
+            loss_RT = loss_RT + objective.kl_coef * kl
+            log.kl(kl.detach()[packed.mask])
+        if entropy is not None:
+            loss_RT = loss_RT - objective.entropy_coef * entropy
+        weight = torch.tensor(weights, dtype=torch.float32, device=device)[:, None]
+        loss = (loss_RT * packed.mask * weight).sum()
+        loss.backward()  # type: ignore[no-untyped-call]
+        log.tokens([rows[i] for i in places], packed.mask, prox, behaviour, stats)
+        return loss.item()
+
+    def _behaviour(self, rows: list[Row], prox: torch.Tensor, packed: Packed, step: int) -> torch.Tensor:
+        """Log-probs [R, T] of the policy each row was born under: the proximal one for rows of this step."""
+        out = prox.clone()
+        for i, row in enumerate(rows):
+            rollout = row.rollout
+            if rollout.birth_logprobs is None and rollout.birth_step == step:
+                continue
+            out[i, : rollout.length] = torch.from_numpy(rollout.behaviour_logprobs).to(out.device)
+        return out
+
+    def _fill(
+        self, out: list[np.ndarray | None], policy: Policy, rows: Sequence[Row], wanted: Sequence[int]
+    ) -> None:
+        for i, lp in zip(wanted, self._pass(policy, [rows[i].rollout for i in wanted]), strict=True):
+            out[i] = lp
+
+    @torch.no_grad()
+    def _pass(self, policy: Policy, rollouts: Sequence[Rollout]) -> list[np.ndarray]:
+        out: list[np.ndarray] = [np.empty(0, dtype=LOGP)] * len(rollouts)
+        for micro in micro_batches([_size(r) for r in rollouts], self.config.micro_batch_tokens):
+            packed = pack([rollouts[i] for i in micro], policy)
+            logp, _ = completion_logprobs(policy, packed, logit_budget=self.config.logit_budget)
+            for i, lp in zip(micro, _unpad(logp, packed), strict=True):
+                out[i] = lp
+        return out
+
+    def _rate(self) -> float:
+        return learning_rate(
+            self.updates,
+            lr=self.config.lr,
+            warmup_updates=self.config.warmup_updates,
+            schedule=self.config.schedule,
+            schedule_updates=self.config.schedule_updates,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Counters, and the optimizer's moments by parameter name."""
+        moments = {
+            name: {k: v.detach().cpu().numpy().copy() for k, v in self.optimizer.state[p].items()}
+            for name, p in zip(self.names, self.parameters, strict=True)
+            if p in self.optimizer.state
+        }
+        return {
+            "updates": self.updates,
+            "skipped": self.skipped,
+            "skipped_in_a_row": self.skipped_in_a_row,
+            "moments": moments,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        check_keys(state, {"updates", "skipped", "skipped_in_a_row", "moments"}, "learner")
+        unknown = set(state["moments"]) - set(self.names)
+        if unknown or (state["moments"] and set(state["moments"]) != set(self.names)):
+            raise ValueError("state of learner: its parameters are not those of this model")
+        for name, p in zip(self.names, self.parameters, strict=True):
+            if name in state["moments"]:
+                self.optimizer.state[p] = {
+                    k: torch.from_numpy(np.array(v)).to(p.device) for k, v in state["moments"][name].items()
+                }
+        self.updates = state["updates"]
+        self.skipped = state["skipped"]
+        self.skipped_in_a_row = state["skipped_in_a_row"]
+
+
+def _size(rollout: Rollout) -> int:
+    return len(rollout.prompt_ids) + rollout.length
+
+
+def _unpad(logp: torch.Tensor, packed: Packed) -> list[np.ndarray]:
+    host = logp.detach().cpu().numpy()
+    return [row[:n].astype(LOGP) for row, n in zip(host, packed.mask.sum(dim=1).tolist(), strict=True)]
+
+
+def _padded(rows: Sequence[np.ndarray | None], packed: Packed) -> torch.Tensor:
+    out = np.zeros(packed.mask.shape, dtype=LOGP)
+    for i, row in enumerate(rows):
+        assert row is not None
+        out[i, : len(row)] = row
+    return torch.from_numpy(out).to(packed.mask.device)

@@ -1,0 +1,88 @@
+"""What happened to the tokens of a step, gathered over its micro-batches and summed up once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from rollwise.objective import TokenStats
+from rollwise.records import Role, Row
+
+
+class TokenLog:
+    """Collects per-token statistics; `metrics` makes the step's numbers of them.
+
+    Names: clip_ratio/fresh and /replay are the shares of tokens whose gradient the clip removed. weight/* describe
+    w = prox / behaviour on replayed tokens, ess their effective sample size as a share. kl_prox_behaviour estimates
+    KL(prox || behaviour) there as the mean of `w log w - w + 1`. sampling/logp_diff_* compare trainer and sampler.
+    """
+
+    def __init__(self) -> None:
+        self._losses: list[float] = []
+        self._norms: list[float] = []
+        self._clipped = {Role.fresh: 0.0, Role.replay: 0.0}
+        self._tokens = {Role.fresh: 0, Role.replay: 0}
+        self._logw: list[np.ndarray] = []
+        self._applied: list[np.ndarray] = []
+        self._kl: list[np.ndarray] = []
+        self._gap: list[np.ndarray] = []
+
+    def update(self, *, loss: float, grad_norm: float) -> None:
+        self._losses.append(loss)
+        self._norms.append(grad_norm)
+
+    def kl(self, values: torch.Tensor) -> None:
+        self._kl.append(values.cpu().numpy())
+
+    def tokens(
+        self,
+        rows: Sequence[Row],
+        mask: torch.Tensor,
+        prox: torch.Tensor,
+        behaviour: torch.Tensor,
+        stats: TokenStats,
+    ) -> None:
+        """One micro-batch: [R, T] tensors and their rows."""
+        replay = torch.tensor([r.role is Role.replay for r in rows], device=mask.device)[:, None]
+        for role, chosen in ((Role.fresh, mask & ~replay), (Role.replay, mask & replay)):
+            self._tokens[role] += int(chosen.sum())
+            self._clipped[role] += float((stats.clipped & chosen).sum())
+        old = mask & replay
+        if bool(old.any()):
+            self._logw.append((prox - behaviour)[old].double().cpu().numpy())
+            self._applied.append(stats.weight[old].double().cpu().numpy())
+        host = prox.cpu().numpy()
+        for i, row in enumerate(rows):
+            drawn = row.rollout
+            if row.role is Role.fresh and drawn.sampling.top_p == 1:
+                self._gap.append(np.abs(host[i, : drawn.length] - drawn.logprobs))
+
+    def metrics(self) -> dict[str, float]:
+        out: dict[str, float] = {}
+        if self._losses:
+            out["loss"] = float(np.mean(self._losses))
+            out["grad_norm"] = float(np.mean(self._norms))
+        for role, tokens in self._tokens.items():
+            if tokens:
+                out[f"clip_ratio/{role.value}"] = self._clipped[role] / tokens
+        if self._logw:
+            logw = np.concatenate(self._logw)
+            w = np.exp(np.clip(logw, -20, 20))
+            out |= {
+                "weight/mean": float(w.mean()),
+                "weight/p99": float(np.quantile(w, 0.99)),
+                "weight/max": float(w.max()),
+                "weight/mean_abs_log": float(np.abs(logw).mean()),
+                "weight/ess": float(w.sum() ** 2 / (len(w) * (w**2).sum())),
+                "weight/applied_mean": float(np.concatenate(self._applied).mean()),
+                "kl_prox_behaviour": float((w * logw - w + 1).mean()),
+            }
+        if self._kl:
+            out["kl"] = float(np.concatenate(self._kl).mean())
+        if self._gap:
+            gap = np.concatenate(self._gap)
+            out["sampling/logp_diff_mean"] = float(gap.mean())
+            out["sampling/logp_diff_max"] = float(gap.max())
+        return out

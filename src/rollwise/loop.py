@@ -1,0 +1,229 @@
+"""The one training loop. It knows parts by their contracts and no method by name.
+
+A step: draw prompts, generate and verify in bounded rounds, compose the batch with replay, make advantages, update the
+policy, record, observe. Everything it hands over is a record.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from rollwise.allocation.base import Allocation
+from rollwise.config import BudgetConfig, EvalConfig
+from rollwise.curriculum.base import Curriculum
+from rollwise.evaluate import Evaluation
+from rollwise.learner.learner import Learned, Learner
+from rollwise.ledger import Ledger
+from rollwise.metrics import of_batch, of_groups
+from rollwise.records import Batch, Group, Placed, Request, Role, Row, StepRecord
+from rollwise.replay.base import Replay
+
+
+class Watcher(Protocol):
+    """Who is told what happens: the run folder, the console."""
+
+    def step(self, record: StepRecord, groups: Sequence[Group], seconds: dict[str, float]) -> None: ...
+
+    def evaluated(self, event: dict[str, Any]) -> None: ...
+
+    def checkpoint(self, step: int) -> None: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Loop:
+    """The parts of a run and its position."""
+
+    curriculum: Curriculum
+    allocation: Allocation
+    generate: Callable[[list[Request], int], list[Group]]  # (requests, step): sampled and verified
+    replay: Replay
+    advantage: Callable[[Group], list[float]]
+    learner: Learner
+    ledger: Ledger
+    evaluate: Callable[[], Evaluation]
+    budget: BudgetConfig
+    eval: EvalConfig
+    checkpoint_every: int | None
+    watcher: Watcher
+    step: int = 0
+    seconds: float = 0.0
+    interrupted: Callable[[], bool] = field(default=lambda: False)
+    _evaluated_at: int = -1
+    _crossed: int = 0  # rollouts generated before the current step
+
+    def run(self) -> tuple[str, str]:
+        """Train until the budget is spent, a part asks to stop, or an interrupt; returns the reason and a sentence."""
+        clock = time.monotonic()
+        if self.step == 0:
+            self._evaluate(["start"])
+        while True:
+            reason = self._spent(self.seconds + time.monotonic() - clock)
+            if reason:
+                break
+            asked = self._step()
+            for on in self._due():
+                self._evaluate(on)
+            if asked:
+                reason = asked
+                break
+            if self.checkpoint_every and self.step % self.checkpoint_every == 0:
+                self.watcher.checkpoint(self.step)
+            if self.interrupted():
+                reason = ("interrupt", f"stopped by the user after step {self.step}")
+                break
+        self.seconds += time.monotonic() - clock
+        self.watcher.checkpoint(self.step)
+        if reason[0] != "interrupt" and self._evaluated_at != self.step:
+            self._evaluate(["end"])
+        return reason
+
+    def _step(self) -> tuple[str, str] | None:
+        """One step. Returns a reason if the run must end after it."""
+        self.step += 1
+        seconds: dict[str, float] = {}
+        rounds_before = self.ledger.rounds
+        self._crossed = self.ledger.generated.rollouts
+        fresh: list[Group] = []
+        with _timed(seconds, "generate"):
+            while requests := self.allocation.plan(self.curriculum.draw, self._room()):
+                groups = self.generate(requests, self.step)
+                self.ledger.generate(groups)
+                self.allocation.observe(groups)
+                fresh += groups
+        settled = self.allocation.settle()
+        with _timed(seconds, "compose"):
+            placed = self.replay.compose(settled.groups, settled.slots, self.step, self.learner.logprobs)
+        self.ledger.settle(settled, placed, self.step)
+        with _timed(seconds, "learn"):
+            batch = self._batch(placed)
+            learned = self.learner.update(batch)
+        self.replay.store(_remember(settled.groups, placed, batch, learned), self.step)
+        self.curriculum.observe(fresh)
+        self.ledger.updates, self.ledger.skipped_updates = self.learner.updates, self.learner.skipped
+        metrics = {
+            **of_groups(fresh),
+            "rounds": float(self.ledger.rounds - rounds_before),
+            **of_batch(placed, settled.slots),
+            **learned.metrics,
+            **self.curriculum.metrics(),
+            **self.allocation.metrics(),
+            **self.replay.metrics(),
+        }
+        notes = tuple(n for n in (settled.note, learned.stop) if n)
+        record = StepRecord(
+            step=self.step, updates=self.learner.updates, ledger=self.ledger.to_json(), metrics=metrics, notes=notes
+        )
+        self.watcher.step(record, fresh, seconds)
+        if learned.stop:
+            return "non_finite", learned.stop
+        return ("allocation.limit", settled.stop) if settled.stop else None
+
+    def _batch(self, placed: Sequence[Placed]) -> Batch:
+        rows = [
+            Row(rollout=rollout, advantage=advantage, role=seat.role, unit=unit, age=seat.age)
+            for unit, seat in enumerate(placed)
+            for rollout, advantage in zip(seat.group.rollouts, self.advantage(seat.group), strict=True)
+        ]
+        return Batch(rows=tuple(rows), step=self.step)
+
+    def _room(self) -> int:
+        """Rollouts the budget still allows; none once the token budget is reached."""
+        used = self.ledger.generated
+        if self.budget.tokens is not None and used.tokens >= self.budget.tokens:
+            return 0
+        return 2**62 if self.budget.rollouts is None else max(0, self.budget.rollouts - used.rollouts)
+
+    def _spent(self, seconds: float) -> tuple[str, str] | None:
+        budget, used = self.budget, self.ledger.generated
+        if budget.steps is not None and self.step >= budget.steps:
+            return "budget.steps", f"{self.step:,} of {budget.steps:,} steps done"
+        if budget.tokens is not None and used.tokens >= budget.tokens:
+            return "budget.tokens", f"{used.tokens:,} tokens generated of a budget of {budget.tokens:,}"
+        if budget.rollouts is not None and budget.rollouts - used.rollouts < self.allocation.least:
+            return "budget.rollouts", (
+                f"{used.rollouts:,} of {budget.rollouts:,} rollouts used; the next step needs {self.allocation.least:,}"
+            )
+        if budget.seconds is not None and seconds >= budget.seconds:
+            return "budget.seconds", f"{seconds:.0f} of {budget.seconds:.0f} seconds used"
+        return None
+
+    def _due(self) -> list[list[str]]:
+        """Which evaluations this step asks for: one at most, with the cadences that ask."""
+        on = []
+        if self.eval.every and self.step % self.eval.every == 0:
+            on.append("steps")
+        every = self.eval.every_rollouts
+        if every and self.ledger.generated.rollouts // every > self._crossed // every:
+            on.append("rollouts")
+        return [on] if on else []
+
+    def _evaluate(self, on: list[str]) -> None:
+        self._evaluated_at = self.step
+        result = self.evaluate()
+        for group in result.groups:
+            self.ledger.evaluation.add(group.rollouts)
+        self.watcher.evaluated(
+            {
+                "event": "eval",
+                "step": self.step,
+                "updates": self.learner.updates,
+                "rollouts": self.ledger.generated.rollouts,
+                "tokens": self.ledger.generated.tokens,
+                "on": on,
+                **result.to_json(),
+            }
+        )
+
+    def parts(self) -> dict[str, Any]:
+        """The parts with memory, by name: what a checkpoint holds."""
+        return {
+            "curriculum": self.curriculum,
+            "allocation": self.allocation,
+            "replay": self.replay,
+            "learner": self.learner,
+            "ledger": self.ledger,
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "step": self.step,
+            "seconds": self.seconds,
+            "evaluated_at": self._evaluated_at,
+            **{name: part.state_dict() for name, part in self.parts().items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        expected = {"step", "seconds", "evaluated_at", *self.parts()}
+        if set(state) != expected:
+            raise ValueError(f"state of the loop: expected {sorted(expected)}, found {sorted(state)}")
+        for name, part in self.parts().items():
+            part.load_state_dict(state[name])
+        self.step, self.seconds, self._evaluated_at = state["step"], state["seconds"], state["evaluated_at"]
+
+
+def _remember(groups: Sequence[Group], placed: Sequence[Placed], batch: Batch, learned: Learned) -> list[Group]:
+    """The step's fresh groups with the trainer's log-probs of this step, for replay to store."""
+    row = 0
+    seen: dict[str, Group] = {}
+    for seat in placed:
+        end = row + seat.group.size
+        if seat.role is Role.fresh:
+            seen[seat.group.uid] = seat.group.remembering(learned.prox[row:end], learned.reference[row:end])
+        row = end
+    return [seen.get(g.uid, g) for g in groups]
+
+
+class _timed:
+    """Adds the time of a block to `seconds[name]`."""
+
+    def __init__(self, seconds: dict[str, float], name: str) -> None:
+        self.seconds, self.name = seconds, name
+
+    def __enter__(self) -> None:
+        self.start = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds[self.name] = self.seconds.get(self.name, 0.0) + time.monotonic() - self.start

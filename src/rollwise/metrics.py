@@ -1,0 +1,60 @@
+"""Numbers of one step, made from its records. TRL's short names where it has one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rollwise.records import Group, Placed, Role, StopReason, mean
+
+
+def of_groups(groups: Sequence[Group]) -> dict[str, float]:
+    """Of the fresh groups of a step, before replay. dead/* and informative are shares of groups.
+
+    `entropy` is the mean of -log p over the sampled tokens: an unbiased estimate under the sampling distribution.
+    `informative_accuracy` is the share of groups with both right and wrong members: with a shaped reward a group can
+    have reward variance and no right answer.
+    """
+    members = [r for g in groups for r in g.rollouts]
+    scored = [r for r in members if r.scored]
+    dead = [g for g in groups if not g.informative]
+    tokens = sum(r.length for r in members)
+    return {
+        "reward": mean([r.reward for r in scored]),
+        "reward_std": mean([_std(g.scored_rewards()) for g in groups]),
+        "accuracy": mean([float(r.correct) for r in scored]),
+        "frac_reward_zero_std": _share(len(dead), len(groups)),
+        "dead/all_right": _share(sum(g.pass_rate == 1 for g in dead), len(groups)),
+        "dead/all_wrong": _share(sum(g.pass_rate != 1 for g in dead), len(groups)),
+        "informative": _share(len(groups) - len(dead), len(groups)),
+        "informative_accuracy": _share(sum(0 < g.pass_rate < 1 for g in groups), len(groups)),
+        "completions/mean_length": mean([float(r.length) for r in members]),
+        "completions/clipped_ratio": mean([float(r.stop is StopReason.length) for r in members]),
+        "verifier/infra_error": _share(len(members) - len(scored), len(members)),
+        "entropy": -sum(float(r.logprobs.sum()) for r in members) / tokens if tokens else 0.0,
+    }
+
+
+def of_batch(placed: Sequence[Placed], slots: int) -> dict[str, float]:
+    """Of the composed batch. replay/share is over its rows, replay/filled the share of slots with reward variance."""
+    old = [p for p in placed if p.role is Role.replay]
+    rows = sum(p.group.size for p in placed)
+    return {
+        "batch/groups": float(len(placed)),
+        "replay/groups": float(len(old)),
+        "replay/share": _share(sum(p.group.size for p in old), rows),
+        "replay/filled": _share(sum(p.group.informative for p in placed), slots),
+        "replay/age_mean": mean([float(p.age) for p in old]),
+        "replay/age_max": float(max((p.age for p in old), default=0)),
+    }
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
+
+
+def _std(values: Sequence[float]) -> float:
+    if len(values) < 2:
+        return 0.0
+    centre = sum(values) / len(values)
+    return math.sqrt(sum((v - centre) ** 2 for v in values) / (len(values) - 1))

@@ -1,0 +1,123 @@
+"""Policy-gradient objectives and reductions as pure functions: tensors and masks in, loss and statistics out.
+
+Three policies take part in a step:
+
+* theta, the one being updated;
+* the proximal policy: theta at the start of the step's updates, anchor of the trust region;
+* the behaviour policy: the one that generated the row. For rows born in this step it is the proximal policy.
+
+Losses are per token; `reduction_weights` gives each row's weight per token, made from the whole mini-batch. The sum of
+weight x loss is then the same however the rows are split into micro-batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+LOG_RATIO_LIMIT = 20.0  # log-ratios are clamped to +-this before exp, for safety in floating point only
+
+Kind = Literal["clipped", "decoupled", "behaviour"]
+Reduction = Literal["token", "sequence", "prompt", "constant"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenStats:
+    """What an objective did at each place [R, T]; places outside the mask hold no meaning."""
+
+    weight: torch.Tensor  # factor on the surrogate: behaviour correction; 1 where there is none
+    clipped: torch.Tensor  # bool: the clip removed this token's gradient
+
+
+def surrogate(
+    logp_RT: torch.Tensor,
+    prox_RT: torch.Tensor,
+    behaviour_RT: torch.Tensor,
+    advantage_R: torch.Tensor,
+    *,
+    kind: Kind,
+    clip_low: float,
+    clip_high: float,
+    dual_clip: float | None = None,
+    weight_cap: float | None = None,
+    weight_over_cap: Literal["clamp", "mask"] = "clamp",
+) -> tuple[torch.Tensor, TokenStats]:
+    """Loss [R, T] of each token, to be minimised, and what was done to it.
+
+    clipped:    PPO's surrogate (arXiv 1707.06347, eq. 7) with asymmetric bounds (DAPO, arXiv 2503.14476, eq. 10) on
+                r = theta / prox. On replayed rows this treats old data as on-policy.
+    decoupled:  the same times w = prox / behaviour, a constant (Hilton et al., arXiv 2110.00641; the reading of POPO,
+                arXiv 2606.01281, used here: its equation was not available, token level and no cap are ours).
+    behaviour:  the surrogate on r = theta / behaviour, clipped around the behaviour policy.
+
+    `dual_clip` c bounds the loss of a negative advantage at c |A| (arXiv 1912.09729) and acts before the weight.
+    A weight above `weight_cap` is clamped to it, or its token is removed while it still counts in the reduction.
+    """
+    anchor = behaviour_RT if kind == "behaviour" else prox_RT
+    ratio = _ratio(logp_RT, anchor)
+    adv = advantage_R[:, None]
+    plain = -adv * ratio
+    bounded = -adv * ratio.clamp(1 - clip_low, 1 + clip_high)
+    loss = torch.maximum(plain, bounded)
+    clipped = bounded > plain
+    if dual_clip is not None:
+        ceiling = -adv * dual_clip
+        over = (adv < 0) & (loss > ceiling)
+        loss = torch.where(over, ceiling.expand_as(loss), loss)
+        clipped = clipped | over
+    weight = torch.ones_like(ratio)
+    if kind == "decoupled":
+        weight = _ratio(prox_RT, behaviour_RT).detach()
+        if weight_cap is not None:
+            over_cap = weight > weight_cap
+            weight = weight.clamp(max=weight_cap)
+            if weight_over_cap == "mask":
+                weight = weight.masked_fill(over_cap, 0.0)
+        loss = weight * loss
+    return loss, TokenStats(weight=weight, clipped=clipped.detach())
+
+
+def _ratio(numerator: torch.Tensor, denominator: torch.Tensor) -> torch.Tensor:
+    return (numerator - denominator).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
+
+
+def kl_k3(logp_RT: torch.Tensor, reference_RT: torch.Tensor) -> torch.Tensor:
+    """The k3 estimator of KL(theta || reference) per token, >= 0: `exp(d) - 1 - d` with d = log(reference / theta).
+
+    Source: Schulman 2020, and GRPO (arXiv 2402.03300, eq. 4).
+    """
+    d = (reference_RT - logp_RT).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+    return d.exp() - 1 - d
+
+
+def reduction_weights(
+    length_R: torch.Tensor, unit_R: torch.Tensor, *, kind: Reduction, max_length: int
+) -> torch.Tensor:
+    """Weight of each token of each row, float64 [R], for a whole mini-batch.
+
+    length_R: completion tokens of each row that count (0 for a row left out); unit_R: number of the row's group.
+
+    token:     1 / all tokens                       (DAPO; verl `token-mean`)
+    sequence:  1 / (rows x own length)              (GRPO as first published; verl `seq-mean-token-mean`)
+    prompt:    1 / (groups x tokens of own group)   (each prompt weighs the same)
+    constant:  1 / (rows x max_length)              (Dr. GRPO; verl `seq-mean-token-sum-norm`)
+
+    Rows without tokens count as rows nowhere. All weights are 0 where no row has tokens.
+    """
+    length = length_R.to(torch.float64)
+    present = length > 0
+    rows = present.sum().clamp_min(1).to(torch.float64)
+    if kind == "token":
+        weight = torch.ones_like(length) / length.sum().clamp_min(1)
+    elif kind == "sequence":
+        weight = 1 / (rows * length.clamp_min(1))
+    elif kind == "prompt":
+        _, place = torch.unique(unit_R, return_inverse=True)
+        per_group = torch.zeros(int(place.max()) + 1 if len(place) else 0, dtype=torch.float64)
+        per_group.index_add_(0, place, length)
+        weight = 1 / ((per_group > 0).sum().clamp_min(1) * per_group[place].clamp_min(1))
+    else:
+        weight = torch.ones_like(length) / (rows * max_length)
+    return torch.where(present, weight, torch.zeros_like(weight))

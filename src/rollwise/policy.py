@@ -1,0 +1,143 @@
+"""The model being trained, its tokenizer, and how a prompt becomes token ids.
+
+Sampler and learner share one `Policy`. It is any transformers causal language model, by folder or hub name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from rollwise.errors import UserError
+from rollwise.records import IDS, Prompt
+
+@dataclass(slots=True, kw_only=True)
+class Policy:
+    """A causal language model with what is needed to feed it. `model(ids).logits` are its next-token logits."""
+
+    model: Any
+    tokenizer: Any
+    eos_ids: tuple[int, ...]  # every id that ends a completion
+    pad_id: int  # fills unused places; never read, masks come from lengths
+    split_head: bool  # whether logits equal `head(trunk(x))`, so that they can be computed in chunks
+    cache_argument: str  # name under which this model takes its KV cache
+    bfloat16: bool = False  # matrix products in bfloat16; the weights stay float32
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    @property
+    def vocab_size(self) -> int:
+        return int(self.model.get_output_embeddings().weight.shape[0])
+
+    def precision(self) -> contextlib.AbstractContextManager[Any]:
+        """The context every forward pass runs in."""
+        if self.bfloat16:
+            return torch.autocast(self.device.type, dtype=torch.bfloat16)
+        return contextlib.nullcontext()
+
+    def trunk(self, ids: torch.Tensor) -> torch.Tensor:
+        """Hidden states [R, L, D] before the output embedding, for right-padded ids [R, L].
+
+        No attention mask is needed: under causal attention padding on the right never reaches a real token.
+        """
+        return self.model.base_model(input_ids=ids, use_cache=False)[0]  # type: ignore[no-any-return]
+
+    def head(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Logits [N, V] of hidden states [N, D]."""
+        return self.model.get_output_embeddings()(hidden)  # type: ignore[no-any-return]
+
+    def encode(self, prompt: Prompt) -> np.ndarray:
+        """Prompt ids, int32 [P]: messages through the chat template, text as it is."""
+        if prompt.messages is not None:
+            ids = self.tokenizer.apply_chat_template(
+                prompt.messages, add_generation_prompt=True, tokenize=True, return_dict=False
+            )
+        else:
+            ids = self.tokenizer(prompt.text, add_special_tokens=True)["input_ids"]
+        return np.asarray(ids, dtype=IDS)
+
+    def decode(self, completions: Iterable[np.ndarray]) -> list[str]:
+        """Texts of completions, without special tokens. For verifiers and people."""
+        return self.tokenizer.batch_decode(  # type: ignore[no-any-return]
+            [c.tolist() for c in completions], skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+
+
+def load_policy(name: str, *, device: str = "cpu", dtype: str = "float32") -> Policy:
+    """Load model and tokenizer from a folder or hub name. Raises UserError naming what is missing or unreadable."""
+    where = Path(name).expanduser()
+    local = where.exists() or name.startswith((".", "/", "~"))
+    if local and not where.is_dir():
+        raise UserError(f"model: {name} is not a folder; give a Hugging Face model folder or a hub name")
+    if local and not (where / "config.json").is_file():
+        raise UserError(f"model: {name} has no config.json; give a Hugging Face model folder")
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging as hf_logging
+
+    hf_logging.disable_progress_bar()
+    target = str(where) if local else name
+    try:
+        model = AutoModelForCausalLM.from_pretrained(target, dtype=torch.float32, use_safetensors=True)
+        tokenizer = AutoTokenizer.from_pretrained(target)
+    except Exception as error:  # transformers raises many kinds for an unreadable folder; all are the user's to mend
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise UserError(f"model: {name} cannot be loaded ({reason})") from None
+    try:
+        model.to(device)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"device: {device} is not usable here ({str(error).splitlines()[0][:120]})") from None
+    policy = wrap(model, tokenizer)
+    policy.bfloat16 = dtype == "bfloat16"
+    return policy
+
+
+def wrap(model: Any, tokenizer: Any) -> Policy:
+    """A `Policy` of a model and tokenizer already in memory."""
+    model.eval()  # dropout would make stored log-probs those of no policy
+    eos = _eos_ids(model, tokenizer)
+    if not eos:
+        raise UserError("model: neither its generation config nor its tokenizer names an end token; set eos_token_id")
+    pad = tokenizer.pad_token_id
+    forward = inspect.signature(model.forward).parameters
+    policy = Policy(
+        model=model,
+        tokenizer=tokenizer,
+        eos_ids=eos,
+        pad_id=eos[0] if pad is None else int(pad),
+        split_head=False,
+        cache_argument="cache" if "cache" in forward else "past_key_values",
+    )
+    policy.split_head = _head_is_separable(policy)
+    return policy
+
+
+def _eos_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
+    """All end tokens: some models name several, and a run that knows only one calls the rest truncated."""
+    found: list[int] = []
+    for owner in (getattr(model, "generation_config", None), model.config, tokenizer):
+        ids = getattr(owner, "eos_token_id", None)
+        for i in ids if isinstance(ids, list | tuple) else [ids]:
+            if i is not None and int(i) not in found:
+                found.append(int(i))
+    return tuple(found)
+
+
+def _head_is_separable(policy: Policy) -> bool:
+    """Whether logits are the plain output embedding of the trunk. Some models cap or scale them; asked, not assumed."""
+    head = policy.model.get_output_embeddings()
+    if head is None or policy.model.base_model is policy.model:
+        return False
+    probe = torch.arange(6, device=policy.device)[None] % head.weight.shape[0]
+    with torch.no_grad():
+        whole = policy.model(input_ids=probe, use_cache=False).logits.float()
+        parts = policy.head(policy.trunk(probe)).float()
+    return whole.shape == parts.shape and torch.allclose(whole, parts, rtol=1e-3, atol=1e-3)

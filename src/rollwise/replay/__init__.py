@@ -1,0 +1,1 @@
+"""Which old data joins the fresh groups of a step."""

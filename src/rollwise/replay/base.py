@@ -1,0 +1,40 @@
+"""The contract of replay: it composes a step's batch from fresh and stored groups, and stores what is worth keeping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from rollwise.records import Group, Placed, Rollout
+
+PolicyLogprobs = Callable[[Sequence[Rollout]], list[np.ndarray]]
+"""Log-probs float32 [T] of each rollout's completion under the current policy."""
+
+
+class Replay(Protocol):
+    """`compose` before the update, `store` after it, once a step each."""
+
+    def compose(self, fresh: Sequence[Group], slots: int, step: int, policy: PolicyLogprobs) -> list[Placed]:
+        """The groups to train on. Draws from what earlier steps stored, never from `fresh` itself; no stored group
+        is placed twice in one step.
+        """
+        ...
+
+    def store(self, fresh: Sequence[Group], step: int) -> None:
+        """Take in this step's fresh groups, now with the trainer's birth log-probs."""
+        ...
+
+    def metrics(self) -> dict[str, float]: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+def fresh_placed(groups: Sequence[Group], step: int) -> list[Placed]:
+    """Seats for groups of this step. One carried over by the allocation is as old as it is."""
+    from rollwise.records import Role
+
+    return [Placed(group=g, role=Role.fresh, age=step - g.birth_step) for g in groups]

@@ -1,0 +1,134 @@
+"""Recent-group replay (POPO, arXiv 2606.01281): dead groups give their slots to recent informative ones.
+
+Where this differs from, or fills in, the paper:
+
+* Read: a small FIFO of groups with reward variance, newest first, one group per empty slot, no extra generation.
+* Ours, the paper being silent: capacity of one batch; a stored group may serve again in later steps but at most once
+  in a step; groups are drawn before this step's are stored; replayed groups are not stored again; while the buffer is
+  too short the dead groups keep their slots (`short: keep`), where they add nothing to the gradient but count in the
+  reduction, as in GRPO.
+* Validity is the reward's, `max - min > 1e-6`, fixed at birth: a group that the policy solves by now serves until it
+  leaves the buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from rollwise.curriculum.base import check_keys
+from rollwise.records import Group, Placed, Role, mean
+from rollwise.replay.base import PolicyLogprobs, fresh_placed
+
+
+@dataclass(slots=True)
+class Entry:
+    """A stored group and the number of steps it was replayed in."""
+
+    group: Group
+    born: int
+    uses: int = 0
+
+
+class RecentGroups:
+    """FIFO of groups by recency. `admit: any` stores and draws dead groups too (POPO-ineff); `order: kl` draws those
+    nearest to the current policy instead of the newest (POPO-KL); `min_age` leaves only stale ones (POPO-stale).
+    """
+
+    def __init__(
+        self,
+        *,
+        capacity: int,
+        admit: Literal["informative", "any"],
+        order: Literal["newest", "kl"],
+        min_age: int,
+        max_age: int | None,
+        max_uses: int | None,
+        short: Literal["keep", "drop"],
+    ) -> None:
+        self.capacity = capacity
+        self.admit = admit
+        self.order = order
+        self.min_age = min_age
+        self.max_age = max_age
+        self.max_uses = max_uses
+        self.short = short
+        self.entries: list[Entry] = []  # oldest first
+        self.admitted = self.evicted = self.expired = 0
+        self._last: list[Entry] = []
+
+    def compose(self, fresh: Sequence[Group], slots: int, step: int, policy: PolicyLogprobs) -> list[Placed]:
+        self._expire(step)
+        want = max(0, slots - sum(g.informative for g in fresh))
+        eligible = [e for e in reversed(self.entries) if step - e.born >= max(1, self.min_age)]
+        if self.order == "kl" and eligible and want:
+            eligible = self._nearest_first(eligible, policy)
+        self._last = eligible[:want]
+        spare = iter([self._place(e, step) for e in self._last])
+        placed: list[Placed] = []
+        for seat in fresh_placed(fresh, step):
+            if seat.group.informative:
+                placed.append(seat)
+            elif (replayed := next(spare, None)) is not None:
+                placed.append(replayed)
+            elif self.short == "keep":
+                placed.append(seat)
+        return [*placed, *spare]
+
+    def _place(self, entry: Entry, step: int) -> Placed:
+        entry.uses += 1
+        return Placed(group=entry.group, role=Role.replay, age=step - entry.born, uses=entry.uses - 1)
+
+    def store(self, fresh: Sequence[Group], step: int) -> None:
+        for group in fresh:
+            if group.informative or self.admit == "any":
+                self.entries.append(Entry(group=group, born=step))
+                self.admitted += 1
+        over = len(self.entries) - self.capacity
+        if over > 0:
+            del self.entries[:over]
+            self.evicted += over
+
+    def _expire(self, step: int) -> None:
+        def live(e: Entry) -> bool:
+            young = self.max_age is None or step - e.born <= self.max_age
+            return young and (self.max_uses is None or e.uses < self.max_uses)
+
+        kept = [e for e in self.entries if live(e)]
+        self.expired += len(self.entries) - len(kept)
+        self.entries = kept
+
+    def _nearest_first(self, entries: list[Entry], policy: PolicyLogprobs) -> list[Entry]:
+        """Ordered by the mean k3 estimate of KL(behaviour || policy) on the stored tokens; newest first among equals."""
+        rollouts = [r for e in entries for r in e.group.rollouts]
+        now = iter(policy(rollouts))
+        distances = []
+        for entry in entries:
+            logratio = np.concatenate([next(now) - r.behaviour_logprobs for r in entry.group.rollouts]).astype(np.float64)
+            distances.append(float(np.mean(np.exp(logratio) - 1 - logratio)))
+        return [entries[i] for i in np.argsort(np.asarray(distances), kind="stable")]
+
+    def metrics(self) -> dict[str, float]:
+        return {
+            "replay/size": float(len(self.entries)),
+            "replay/uses_mean": mean([e.uses for e in self._last]),
+            "replay/uses_max": float(max((e.uses for e in self._last), default=0)),
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "entries": [{"group": e.group.to_json(), "born": e.born, "uses": e.uses} for e in self.entries],
+            "admitted": self.admitted,
+            "evicted": self.evicted,
+            "expired": self.expired,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        check_keys(state, {"entries", "admitted", "evicted", "expired"}, "replay")
+        self.entries = [
+            Entry(group=Group.from_json(e["group"]), born=e["born"], uses=e["uses"]) for e in state["entries"]
+        ]
+        self.admitted, self.evicted, self.expired = state["admitted"], state["evicted"], state["expired"]

@@ -1,0 +1,249 @@
+"""A run and its folder: start, resume, checkpoints, events, and a clean end.
+
+    config.yaml  events.jsonl  clock.jsonl  [rollouts.jsonl]  checkpoints/step_N/  report.html
+"""
+
+from __future__ import annotations
+
+import fcntl
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from rollwise import __version__, checkpoint
+from rollwise.assemble import check_data, load_model, load_task, make_loop, replay_capacity
+from rollwise.config import RunConfig, build, dump_yaml, leaves, read_yaml, to_tree
+from rollwise.errors import UserError
+from rollwise.events import CLOCK, EVENTS, ROLLOUTS, SCHEMA, EventLog
+from rollwise.loop import Loop
+from rollwise.policy import Policy
+from rollwise.records import Group, StepRecord
+
+
+class Display(Protocol):
+    """Where progress is shown."""
+
+    def started(self, config: RunConfig, derived: dict[str, Any]) -> None: ...
+
+    def step(self, record: StepRecord, seconds: dict[str, float]) -> None: ...
+
+    def evaluated(self, event: dict[str, Any]) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+    def stopped(self, event: dict[str, Any]) -> None: ...
+
+
+# Settings that may differ between a run and its continuation: none changes what a step does.
+MAY_CHANGE = ("budget.", "checkpoint.", "log.", "output")
+
+
+def default_output(config: RunConfig) -> Path:
+    return Path(config.output or f"runs/{config.task}-{config.method}-seed{config.seed}")
+
+
+def derived(config: RunConfig) -> dict[str, Any]:
+    """What follows from the settings; shown at the start and stored."""
+    out: dict[str, Any] = {
+        "rollouts_per_round": config.prompts_per_step * config.group_size,
+        "updates_per_step": config.learner.updates_per_batch * config.learner.epochs,
+    }
+    if config.replay.kind == "recent":
+        out["replay_capacity"] = replay_capacity(config)
+    return out
+
+
+def start(config: RunConfig, display: Display) -> tuple[Path, dict[str, Any]]:
+    """Train from the beginning. Everything is checked before the folder is made. Returns folder and stop event."""
+    output = default_output(config)
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise UserError(f"output: {output} is in use; resume it with `rollwise resume {output}` or choose another")
+    config.output = str(output)
+    task = load_task(config)
+    check_data(config, task)
+    policy = load_model(config)
+    _check_prompts(config, policy, task)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        lock = _lock(output)
+        (output / "config.yaml").write_text(dump_yaml(config), encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"output: {output} cannot be written ({error.strerror})") from None
+    with lock, _Folder(output, config, policy, display) as folder, _interruptible(display) as interrupted:
+        loop = folder.loop = make_loop(config, task, policy, folder, interrupted)
+        folder.events.write(
+            {
+                "event": "run",
+                "schema": SCHEMA,
+                "version": __version__,
+                "method": config.method,
+                "task": config.task,
+                "model": config.model,
+                "seed": config.seed,
+                "config": {k: v for k, v in to_tree(config).items() if k != "output"},
+                "derived": derived(config),
+            }
+        )
+        return output, folder.finish(loop)
+
+
+def resume(output: Path, changes: Callable[[dict[str, Any]], RunConfig], display: Display) -> dict[str, Any]:
+    """Continue a run from its newest checkpoint that verifies. `changes` lays new settings over the stored ones; those
+    that would change what a step does are refused. Returns the stop event."""
+    if not (output / "config.yaml").is_file():
+        raise UserError(f"{output}: not a run folder (no config.yaml); give the folder of a run")
+    stored = build(read_yaml(output / "config.yaml"), str(output / "config.yaml"))
+    config = changes(to_tree(stored))
+    config.output = str(output)
+    changed = _changed(stored, config)
+    refused = [k for k in changed if not k.startswith(MAY_CHANGE)]
+    if refused:
+        was, now = changed[refused[0]]
+        raise UserError(
+            f"{output}: {refused[0]} was {was} and would be {now}; a resumed run keeps its settings "
+            f"(free to change: {', '.join(m.rstrip('.') for m in MAY_CHANGE)})"
+        )
+    with _lock(output):
+        path, notes = checkpoint.newest(output / "checkpoints")
+        for note in notes:
+            display.note(note)
+        try:
+            state = checkpoint.load(path)
+            task = load_task(config)
+            check_data(config, task)
+            policy = load_model(config, path / "model")
+            with _Folder(output, config, policy, display, at=state["logs"]) as folder, _interruptible(
+                display
+            ) as interrupted:
+                loop = folder.loop = make_loop(config, task, policy, folder, interrupted)
+                loop.load_state_dict(state["loop"])
+                folder.saved_at = loop.step
+                if changed:
+                    folder.events.write({"event": "config", "step": loop.step, "changed": changed})
+                    (output / "config.yaml").write_text(dump_yaml(config), encoding="utf-8")
+                display.note(f"resumed {output} at step {loop.step}")
+                return folder.finish(loop)
+        except (ValueError, KeyError) as error:
+            raise UserError(f"{path}: does not fit this run ({error})") from None
+
+
+def _changed(a: RunConfig, b: RunConfig) -> dict[str, tuple[Any, Any]]:
+    one, two = leaves(to_tree(a)), leaves(to_tree(b))
+    return {k: (one.get(k), two.get(k)) for k in sorted(one.keys() | two.keys()) if one.get(k) != two.get(k)}
+
+
+def _check_prompts(config: RunConfig, policy: Policy, task: Any) -> None:
+    """The first prompts fit, so that a template that never fits is found before the folder is made."""
+    for source in (task.train, task.heldout):
+        prompt = source[0]
+        length = len(policy.encode(prompt))
+        if not 0 < length <= config.sampling.max_prompt_length:
+            raise UserError(
+                f"prompt {prompt.uid} has {length} tokens; sampling.max_prompt_length allows "
+                f"1 to {config.sampling.max_prompt_length}"
+            )
+
+
+class _Folder:
+    """The run folder as the loop's watcher: writes events, clock times, rollouts and checkpoints."""
+
+    loop: Loop
+
+    def __init__(
+        self, output: Path, config: RunConfig, policy: Policy, display: Display, at: dict[str, int] | None = None
+    ) -> None:
+        self.output, self.config, self.policy, self.display = output, config, policy, display
+        place = at or {}
+        self.events = EventLog(output / EVENTS, at=place.get("events"))
+        self.clock = EventLog(output / CLOCK, at=place.get("clock"))
+        self.rollouts = EventLog(output / ROLLOUTS, at=place.get("rollouts")) if config.log.rollouts else None
+        self.saved_at = 0
+
+    def __enter__(self) -> _Folder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for log in (self.events, self.clock, self.rollouts):
+            if log is not None:
+                log.close()
+
+    def finish(self, loop: Loop) -> dict[str, Any]:
+        """Run the loop to its end and record why it ended."""
+        self.display.started(self.config, derived(self.config))
+        reason, detail = loop.run()
+        event = {
+            "event": "stop",
+            "reason": reason,
+            "detail": detail,
+            "step": loop.step,
+            "ledger": loop.ledger.to_json(),
+        }
+        self.events.write(event)
+        self.display.stopped(event)
+        return event
+
+    def step(self, record: StepRecord, groups: Sequence[Group], seconds: dict[str, float]) -> None:
+        self.events.write(record.to_json())
+        self.clock.write({"step": record.step, "seconds": seconds})
+        if self.rollouts is not None:
+            for group in groups:
+                self.rollouts.write({"step": record.step, **group.to_json()})
+        self.display.step(record, seconds)
+        for note in record.notes:
+            self.display.note(f"step {record.step}: {note}")
+
+    def evaluated(self, event: dict[str, Any]) -> None:
+        self.events.write(event)
+        self.display.evaluated(event)
+
+    def checkpoint(self, step: int) -> None:
+        if step == self.saved_at:
+            return
+        logs = {"events": self.events.size, "clock": self.clock.size}
+        if self.rollouts is not None:
+            logs["rollouts"] = self.rollouts.size
+        checkpoint.save(
+            self.output / "checkpoints",
+            step,
+            {"loop": self.loop.state_dict(), "logs": logs},
+            self._write_model,
+            keep=self.config.checkpoint.keep,
+        )
+        self.saved_at = step
+
+    def _write_model(self, path: Path) -> None:
+        self.policy.model.save_pretrained(path)
+        self.policy.tokenizer.save_pretrained(path)
+
+
+def _lock(output: Path) -> IO[str]:
+    """An exclusive lock on the folder, held until the file is closed."""
+    handle = (output / ".lock").open("w")
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        handle.close()
+        raise UserError(f"output: {output} is being written by another run; wait for it or choose another") from None
+    return handle
+
+
+@contextmanager
+def _interruptible(display: Display) -> Iterator[Callable[[], bool]]:
+    """Ctrl-C and SIGTERM set a flag the loop reads after each step; a second Ctrl-C stops at once."""
+    asked = False
+
+    def ask(signum: int, frame: object) -> None:
+        nonlocal asked
+        if asked and signum == signal.SIGINT:
+            raise KeyboardInterrupt
+        asked = True
+        display.note("stopping after this step; the checkpoint is written then (Ctrl-C again stops at once)")
+
+    before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: asked
+    finally:
+        for s, handler in before.items():
+            signal.signal(s, handler)

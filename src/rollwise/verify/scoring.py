@@ -1,0 +1,35 @@
+"""From rollouts to groups: every completion gets a verdict, and a verifier that fails says nothing about an answer."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+
+from rollwise.records import Group, Request, Rollout, StopReason, Verdict, VerdictKind
+
+Verify = Callable[[str, object, StopReason], Verdict]
+
+
+def form_groups(requests: Sequence[Request], rollouts: Sequence[Sequence[Rollout]], verify: Verify) -> list[Group]:
+    """One group per request, verified, in order."""
+    return [
+        Group(
+            uid=request.prompt.group_uid,
+            prompt=request.prompt,
+            rollouts=tuple(judge(r, request.prompt.answer, verify) for r in members),
+        )
+        for request, members in zip(requests, rollouts, strict=True)
+    ]
+
+
+def judge(rollout: Rollout, answer: object, verify: Verify) -> Rollout:
+    """The rollout with its verdict and reward. An exception or a score that is not finite is an `infra_error`."""
+    try:
+        verdict = verify(rollout.text, answer, rollout.stop)
+    except Exception as error:  # whatever a verifier raises, the run goes on and the answer is not judged
+        verdict = Verdict(kind=VerdictKind.infra_error, score=0.0, detail=f"{type(error).__name__}: {error}"[:200])
+    if verdict.kind is not VerdictKind.infra_error and not math.isfinite(verdict.score):
+        verdict = Verdict(kind=VerdictKind.infra_error, score=0.0, detail=f"score {verdict.score}")
+    reward = verdict.score if verdict.kind is not VerdictKind.infra_error else float("nan")
+    return dataclasses.replace(rollout, verdict=verdict, reward=reward)
