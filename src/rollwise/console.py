@@ -286,10 +286,11 @@ class LiveConsole(Console):
         from rich.table import Table
 
         state = self.state
+        steps = f"{plural(state.step, 'step')}, {plural(state.updates, 'update')}"
         budget = Table.grid(padding=(0, 2))
         budget.add_row(_bar(state.fraction()), share(state.fraction(), 0), _text(state.budget_text()))
         lines = [
-            f"{plural(state.step, 'step')}, {plural(state.updates, 'update')}, reward {decimal(state.metric('reward'))}",
+            f"{steps}, reward {decimal(state.metric('reward'))}",
             state.accuracy_text(),
             state.dead_text(),
             state.replay_text(),

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rollwise.compare import output, runner
-from rollwise.compare.table import Comparison, table
+from rollwise.compare.measure import Comparison, table
 from rollwise.console import Console
 from rollwise.errors import UserError
 from rollwise.report.events import Run
@@ -35,8 +35,8 @@ def compare(
 ) -> Comparison:
     """Run every method with every seed, measure, print the tables and write them to `out`.
 
-    `base_args` are arguments of `rollwise train` common to all runs; `more` multiplies the budget of some methods, which
-    then appear at both. Ctrl-C ends the children and exits with status 130; finished runs are used again next time.
+    `base_args` are arguments of `rollwise train` common to all runs; `more` multiplies the budget of some methods,
+    which then appear at both. Ctrl-C ends the children and exits with status 130; finished runs are used again next time.
     """
     for target in targets or ():
         if not 0 < target <= 1:

@@ -146,8 +146,8 @@ def require_constant(run: Run) -> None:
     schedule = learner.get("schedule", "constant") if isinstance(learner, Mapping) else "constant"
     if schedule != "constant":
         raise UserError(
-            f"{clean(run.name)}: learner.schedule is {clean(schedule)}; reading a longer run at the smaller budget needs "
-            "learner.schedule=constant"
+            f"{clean(run.name)}: learner.schedule is {clean(schedule)}; reading a longer run at the smaller budget "
+            "needs learner.schedule=constant"
         )
 
 

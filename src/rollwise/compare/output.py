@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from rollwise.compare.statistics import LAST, Difference, Interval, Reached
-from rollwise.compare.table import Comparison
+from rollwise.compare.measure import Comparison
 from rollwise.report.page import page, run_sections, write_text
 from rollwise.report.tables import Table
 from rollwise.report.wording import brief, clean, count, decimal, signed

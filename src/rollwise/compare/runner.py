@@ -6,6 +6,7 @@ with). A finished folder is used again only if it was started with the same argu
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -16,10 +17,11 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from rollwise.compare.table import Failure
+from rollwise.compare.measure import Failure
 from rollwise.console import Console
 from rollwise.errors import UserError
 from rollwise.report.events import Run, amount, read_run
@@ -116,7 +118,7 @@ def _check(methods: Sequence[str], seeds: Sequence[int], rollouts: int, more: Ma
 def eval_cadence(rollouts: int) -> int:
     """A sixteenth of the budget, rounded down to two digits: sixteen evaluations, the last a little before the end."""
     raw = max(1, rollouts // 16)
-    size = 10 ** max(0, len(str(raw)) - 2)
+    size = int(10 ** max(0, len(str(raw)) - 2))
     return raw // size * size
 
 
@@ -134,7 +136,7 @@ def settings(base_args: Sequence[str]) -> dict[str, Any]:
 def _overrides(base_args: Sequence[str]) -> dict[str, Any]:
     from rollwise.config import leaves, parse_override
 
-    texts = [b for a, b in zip(base_args, base_args[1:], strict=False) if a == "--set"]
+    texts = [b for a, b in pairwise(base_args) if a == "--set"]
     texts += [a.removeprefix("--set=") for a in base_args if a.startswith("--set=")]
     return {key: value for text in texts for key, value in leaves(parse_override(text)).items()}
 
@@ -166,7 +168,10 @@ def kept(jobs: Sequence[Job]) -> dict[str, Run]:
                 f"{clean(job.folder)}: holds a run that was started differently; give another folder, or remove it"
             )
         if before.get("finished") is True:
-            done[job.name] = read_run(job.folder)
+            found = read_run(job.folder)
+            if (found.method, found.seed) != (job.method, job.seed):
+                raise UserError(f"{clean(job.folder)}: holds {clean(found.method)}, seed {found.seed}; remove it")
+            done[job.name] = found
     return done
 
 
@@ -344,10 +349,8 @@ def _end_all(children: Sequence[_Child]) -> None:
 
 
 def _signal(child: _Child, number: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.process.pid, number)
-    except (ProcessLookupError, PermissionError):
-        pass
 
 
 def _is_file(argument: str) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
+from itertools import pairwise
 
 LEVEL = 0.95
 LAST = 3  # evaluations that the final accuracy averages
@@ -62,7 +63,7 @@ def within(t: float, df: int) -> float:
     return sine * total
 
 
-@lru_cache(maxsize=None)
+@cache
 def t_quantile(df: int) -> float:
     """The t with P(|T| <= t) = 0.95, by bisection."""
     if df < 1:
@@ -104,8 +105,8 @@ def final_mean(accuracies: Sequence[float], last: int = LAST) -> float:
 
 
 def first_of_two(points: Sequence[tuple[float, float]], target: float) -> float | None:
-    """The place of the first of two consecutive evaluations at or above the target; None where there are no such two."""
-    for (x, first), (_, second) in zip(points, points[1:], strict=False):
+    """The place of the first of two consecutive evaluations at or above the target; None where there are none."""
+    for (x, first), (_, second) in pairwise(points):
         if first >= target and second >= target:
             return x
     return None
