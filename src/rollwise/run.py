@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -40,8 +41,20 @@ class Display(Protocol):
 MAY_CHANGE = ("budget.", "checkpoint.", "log.", "output")
 
 
-def default_output(config: RunConfig) -> Path:
-    return Path(config.output or f"runs/{config.task}-{config.method}-seed{config.seed}")
+def free_output(config: RunConfig) -> Path:
+    """The folder asked for, which must be free; or, where none was, the first free one of the default name."""
+    if config.output:
+        output = Path(config.output).expanduser()
+        if _in_use(output):
+            raise UserError(f"output: {output} is in use; resume it with `rollwise resume {output}` or choose another")
+        return output
+    name = f"runs/{config.task}-{config.method}-seed{config.seed}"
+    candidates = (Path(name if n == 1 else f"{name}-{n}") for n in itertools.count(1))
+    return next(c for c in candidates if not _in_use(c))
+
+
+def _in_use(output: Path) -> bool:
+    return output.exists() and (not output.is_dir() or any(output.iterdir()))
 
 
 def derived(config: RunConfig) -> dict[str, Any]:
@@ -57,9 +70,7 @@ def derived(config: RunConfig) -> dict[str, Any]:
 
 def start(config: RunConfig, display: Display) -> tuple[Path, dict[str, Any]]:
     """Train from the beginning. Everything is checked before the folder is made. Returns folder and stop event."""
-    output = default_output(config)
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise UserError(f"output: {output} is in use; resume it with `rollwise resume {output}` or choose another")
+    output = free_output(config)
     config.output = str(output)
     task = load_task(config)
     check_data(config, task)
@@ -191,8 +202,6 @@ class _Folder:
             for group in groups:
                 self.rollouts.write({"step": record.step, **group.to_json()})
         self.display.step(record, seconds)
-        for note in record.notes:
-            self.display.note(f"step {record.step}: {note}")
 
     def evaluated(self, event: dict[str, Any]) -> None:
         self.events.write(event)

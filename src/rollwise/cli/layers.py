@@ -1,0 +1,49 @@
+"""From flags to layers of settings."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from rollwise.config import RunConfig, merge, parse_override, read_yaml
+from rollwise.errors import UserError
+
+FLAGS = ("method", "task", "model", "seed", "threads", "output")
+MAIN_JOB: dict[str, Any] = {"method": "popo", "task": "sort_digits"}
+MAIN_BUDGET: dict[str, Any] = {"budget": {"rollouts": 25_600}}
+
+
+def overrides(texts: list[str]) -> dict[str, Any]:
+    """All `--set` of a command line, later over earlier."""
+    tree: dict[str, Any] = {}
+    for text in texts:
+        tree = merge(tree, parse_override(text))
+    return tree
+
+
+def layers(args: Namespace) -> list[tuple[str, dict[str, Any]]]:
+    """Settings by source: the recipe (or the main job), `--set`, and the named flags."""
+    flags = {name: _value(name, getattr(args, name, None)) for name in FLAGS if getattr(args, name, None) is not None}
+    typed = overrides(args.set)
+    if args.recipe is None:
+        own_budget = MAIN_BUDGET if "budget" not in typed else {}
+        first = ("main job", merge(MAIN_JOB, own_budget))
+    else:
+        first = (args.recipe, read_yaml(Path(args.recipe)))
+    return [first, ("--set", typed), ("command line", flags)]
+
+
+def _value(name: str, text: str) -> Any:
+    if name not in ("seed", "threads"):
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise UserError(f"--{name} {text}: give a whole number") from None
+
+
+def config(args: Namespace) -> RunConfig:
+    from rollwise.assemble import resolve
+
+    return resolve(layers(args))

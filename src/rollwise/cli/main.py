@@ -1,0 +1,136 @@
+"""Commands and their flags. Imports nothing heavy: help, checks and errors answer at once.
+
+Exit status: 0 done, 1 the run failed, 2 something the user can put right (one line says what), 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NoReturn
+
+from rollwise import __version__
+from rollwise.errors import UserError
+
+
+class _Parser(argparse.ArgumentParser):
+    """Errors as one line, like every other."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message} (see `{self.prog} --help`)")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    try:
+        args = parser().parse_args(argv)
+        handler = getattr(import_module(f"rollwise.cli.{args.module}"), args.handler)
+        return int(handler(args))
+    except UserError as error:
+        print(f"rollwise: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("rollwise: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+
+
+def parser() -> argparse.ArgumentParser:
+    top = _Parser(
+        prog="rollwise",
+        description="RLVR post-training that spends every rollout where it can still teach something.",
+    )
+    top.add_argument("--version", action="version", version=f"rollwise {__version__}")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Parser)
+
+    train = commands.add_parser("train", help="train a model; without a recipe: POPO on the bundled sort_digits model")
+    train.set_defaults(module="training", handler="train")
+    train.add_argument("recipe", nargs="?", metavar="RECIPE.yaml", help="settings of the run")
+    _settings(train)
+    train.add_argument("--quiet", action="store_true", help="no progress, no summary")
+
+    resume = commands.add_parser("resume", help="continue a run from its newest whole checkpoint")
+    resume.set_defaults(module="training", handler="resume")
+    resume.add_argument("run", metavar="RUN", help="folder of the run")
+    resume.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a larger budget, for example")
+    resume.add_argument("--quiet", action="store_true", help="no progress, no summary")
+
+    evaluate = commands.add_parser("eval", help="score a model on held-out prompts: greedy, avg@n, unbiased pass@k")
+    evaluate.set_defaults(module="evaluating", handler="evaluate")
+    evaluate.add_argument("model", metavar="MODEL", help="run folder, model folder, hub name, or: starter")
+    evaluate.add_argument("--task", help="default: the run's own, else sort_digits")
+    evaluate.add_argument("--prompts", type=_positive, default=1000, help="held-out prompts (default 1000)")
+    evaluate.add_argument("--samples", type=_positive, default=8, help="completions per prompt (default 8)")
+    evaluate.add_argument("--temperature", type=_temperature, default=1.0, help="of the samples (default 1)")
+    evaluate.add_argument("--top-p", type=_share, default=1.0, help="nucleus mass of the samples (default 1)")
+    evaluate.add_argument("--seed", type=int, default=0, help="of the samples (default 0)")
+    evaluate.add_argument("--no-greedy", action="store_true", help="leave the greedy pass out")
+    evaluate.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any other setting")
+    evaluate.add_argument("--json", action="store_true", help="print JSON")
+
+    compare = commands.add_parser("compare", help="methods x seeds at an equal budget, with intervals")
+    compare.set_defaults(module="comparing", handler="compare")
+    compare.add_argument("recipe", nargs="?", metavar="RECIPE.yaml", help="settings shared by all runs")
+    compare.add_argument("--methods", required=True, help="names, with commas; the first is the reference")
+    compare.add_argument("--seeds", default="3", help="how many (3: seeds 0, 1, 2), or a list such as 10,11,12")
+    compare.add_argument("--rollouts", type=_positive, required=True, help="budget of each run")
+    compare.add_argument(
+        "--more", action="append", default=[], metavar="METHOD=FACTOR", help="run a method on to FACTOR x the budget too"
+    )
+    compare.add_argument("--targets", help="accuracies, with commas; default: from the data")
+    compare.add_argument("--jobs", type=_positive, help="runs at once (default: one per core)")
+    compare.add_argument("--task", help="short for --set task=...")
+    compare.add_argument("--model", help="short for --set model=...")
+    compare.add_argument("--output", default="runs/compare", help="folder (default runs/compare)")
+    compare.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting shared by all runs")
+
+    report = commands.add_parser("report", help="one self-contained HTML page of one or more runs")
+    report.set_defaults(module="reporting", handler="report")
+    report.add_argument("runs", nargs="+", metavar="RUN", help="run folders")
+    report.add_argument("--output", help="file (default: report.html in the first run)")
+
+    methods = commands.add_parser("methods", help="all methods, with their papers, parts and differences")
+    methods.set_defaults(module="listing", handler="methods")
+    methods.add_argument("name", nargs="?", help="one method in full, with its settings")
+    methods.add_argument("--json", action="store_true", help="print JSON")
+    return top
+
+
+def _settings(command: argparse.ArgumentParser) -> None:
+    for flag, note in (
+        ("method", "see `rollwise methods`"),
+        ("task", "sort_digits, chain_sum, countdown"),
+        ("model", "folder, hub name, or: starter"),
+        ("seed", "default 0"),
+        ("threads", "default 1"),
+        ("output", "run folder"),
+    ):
+        command.add_argument(f"--{flag}", help=note)
+    command.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="any setting, for example learner.lr=1e-5"
+    )
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
+    return value
+
+
+def _temperature(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not 0 or above")
+    return value
+
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0 and at most 1")
+    return value

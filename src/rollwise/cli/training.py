@@ -1,0 +1,57 @@
+"""`rollwise train` and `rollwise resume`."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from rollwise.cli.layers import config, overrides
+from rollwise.console import Console, open_console
+
+FAILED = {"non_finite"}  # stop reasons that are no success
+
+
+def train(args: Namespace) -> int:
+    settings = config(args)
+    from rollwise import run
+
+    with open_console(args.quiet) as console:
+        output, event = run.start(settings, console)
+        return _end(output, event, console, report=settings.log.report)
+
+
+def resume(args: Namespace) -> int:
+    from rollwise import run
+    from rollwise.config import RunConfig, build, expand_aliases, merge
+
+    typed = overrides(args.set)
+    report = True
+
+    def changes(stored: dict[str, Any]) -> RunConfig:
+        nonlocal report
+        settings = build(merge(stored, expand_aliases(typed, "--set")), "--set")
+        report = settings.log.report
+        return settings
+
+    output = Path(args.run)
+    with open_console(args.quiet) as console:
+        event = run.resume(output, changes, console)
+        return _end(output, event, console, report=report)
+
+
+def _end(output: Path, event: dict[str, Any], console: Console, *, report: bool) -> int:
+    """Ledger, report and exit status of a run that has ended."""
+    from rollwise.report.events import read_run
+    from rollwise.report.page import write_report
+    from rollwise.report.summary import ledger_table
+
+    lines = ["", *ledger_table(read_run(output)), ""]
+    if report:
+        write_report([output], output / "report.html")
+        lines.append(f"report: {output / 'report.html'}")
+    lines.append(f"model:  {output / 'checkpoints' / ('step_' + str(event['step'])) / 'model'}")
+    console.say(lines)
+    if event["reason"] == "interrupt":
+        return 130
+    return 1 if event["reason"] in FAILED else 0
