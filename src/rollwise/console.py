@@ -246,7 +246,6 @@ class LiveConsole(Console):
         self._print(clean(text), "dim")
 
     def say(self, lines: Sequence[str]) -> None:
-        self.close()
         for line in lines:
             self._print(clean(line), "")
 

@@ -35,8 +35,8 @@ def compare(
 ) -> Comparison:
     """Run every method with every seed, measure, print the tables and write them to `out`.
 
-    `base_args` are arguments of `rollwise train` common to all runs; `more` multiplies the budget of some methods,
-    which then appear at both. Ctrl-C ends the children and exits with status 130; finished runs are used again next time.
+    `base_args` are arguments of `rollwise train` common to all runs; `more` multiplies the budget of some methods, and
+    those appear at both. Ctrl-C ends the children and exits with status 130; finished runs are used again next time.
     """
     for target in targets or ():
         if not 0 < target <= 1:
@@ -47,7 +47,7 @@ def compare(
         done, failures = runner.run(todo, jobs, console, train)
     except KeyboardInterrupt:
         console.close()
-        console.note("interrupted; the same command goes on with the runs that are not finished")
+        console.say(["interrupted; the same command goes on with the runs that are not finished"])
         raise SystemExit(130) from None
     runs: dict[str, dict[int, Run]] = {}
     by_name = {job.name: job for job in todo}
@@ -65,5 +65,6 @@ def compare(
         out=out,
     )
     output.write(result)
+    console.close()
     console.say(output.text(result))
     return result

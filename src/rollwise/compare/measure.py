@@ -235,7 +235,7 @@ def _notes(
         notes.append(f"Stopped by something else than the budget of rollouts: {', '.join(other)}.")
     cut = [f"{m} at {count(entries[0][2])} rollouts" for m, factor in more.items() if factor != 1.0]
     if cut:
-        notes.append(f"Read from the longer run of the same seed: {', '.join(cut)}.")
+        notes.append(f"Read from the longer run of the same seed, up to its last whole step: {', '.join(cut)}.")
     if step is None and runs:
         notes.append("There is no step at which all runs were evaluated, so equal steps are not compared.")
     if not targets:

@@ -6,10 +6,10 @@ import json
 import math
 from typing import Any
 
-from rollwise.compare.statistics import LAST, Difference, Interval, Reached
 from rollwise.compare.measure import Comparison
+from rollwise.compare.statistics import LAST, Difference, Interval, Reached
 from rollwise.report.page import page, run_sections, write_text
-from rollwise.report.tables import Table
+from rollwise.report.tables import Table, wrapped
 from rollwise.report.wording import brief, clean, count, decimal, signed
 
 SCHEMA = 1
@@ -30,7 +30,7 @@ def text(result: Comparison) -> list[str]:
     lines: list[str] = []
     for part in tables(result):
         lines += [*part.text(), ""]
-    return [*lines, *remarks(result)]
+    return [*lines, *wrapped(remarks(result))]
 
 
 def remarks(result: Comparison) -> list[str]:
@@ -91,7 +91,7 @@ def reached_text(value: Reached) -> str:
     got = f"{value.reached} of {value.n}"
     if value.reached == 0:
         return f"not reached ({got})"
-    return f"{brief(value.median)} ({got})" if math.isfinite(value.median) else f"not by half ({got})"
+    return f"{brief(value.median)} ({got})" if math.isfinite(value.median) else f"median not reached ({got})"
 
 
 def _accuracy(result: Comparison) -> Table:
@@ -99,7 +99,7 @@ def _accuracy(result: Comparison) -> Table:
         [
             row.label,
             count(row.budget),
-            str(row.final.n),
+            f"{row.final.n} of {len(result.seeds)}",
             with_half(row.final),
             gap_text(row.gap),
             sign_text(row.gap),
@@ -115,15 +115,16 @@ def _accuracy(result: Comparison) -> Table:
     ]
     if several:
         notes.append(
-            "±: half the 95 % t-interval of the mean over seeds, for one comparison at a time. Seeds vary the training; "
-            "the held-out prompts are the same."
+            "±: half the 95 % t-interval of the mean over seeds, for one comparison at a time. Seeds vary the "
+            "training; the held-out prompts are the same."
         )
     else:
         notes.append("One seed: no interval can be given, and a difference may be chance.")
     columns = ["method", "budget", "seeds", "final accuracy", "difference", "seeds with its sign", "evaluated at"]
-    return Table(
-        title=f"Held-out accuracy at {count(result.rollouts)} rollouts", columns=columns, rows=rows, notes=notes
-    )
+    title = f"Held-out accuracy at {count(result.rollouts)} rollouts"
+    if any(row.budget != result.rollouts for row in result.rows):
+        title += " and at multiples of it"
+    return Table(title=title, columns=columns, rows=rows, notes=notes)
 
 
 def _cost(result: Comparison) -> Table:

@@ -225,7 +225,7 @@ def run(
         raise UserError(f"compare: {at_once} jobs at once; at least 1")
     done = kept(jobs)
     for name in done:
-        console.note(f"{name}: finished before with the same settings, used again")
+        console.say([f"{name}: finished before with the same settings, used again"])
     waiting = [job for job in jobs if job.name not in done]
     failures: list[Failure] = []
     going: list[_Child] = []
@@ -247,7 +247,7 @@ def run(
                 else:
                     failures.append(result)
                 left = len(waiting) + len(going)
-                console.note(f"{_told(child, result)}; {left} of {len(jobs)} left")
+                console.say([f"{_told(child, result)}; {left} of {len(jobs)} left"])
             if going:
                 console.board([child.board() for child in going])
     finally:

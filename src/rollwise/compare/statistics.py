@@ -126,7 +126,7 @@ def reached(places: Sequence[float | None]) -> Reached:
     return Reached(median=median, reached=sum(p is not None for p in places), n=n)
 
 
-def round_targets(start: float, best: float, most: int = 4) -> list[float]:
+def round_targets(start: float, best: float, most: int = 5) -> list[float]:
     """At most `most` equally spaced round values above `start` and at or below `best`, none in the first tenth between.
 
     They depend on where all runs start and on the highest mean of any method, whichever it is.

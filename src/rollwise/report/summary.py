@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rollwise.report.events import Run, amount
-from rollwise.report.tables import Table
+from rollwise.report.tables import Table, wrapped
 from rollwise.report.wording import clean, count, decimal, plural, share
 
 OUTCOMES = {  # the names of `records.Outcome`, in words; kept in step by a test
@@ -24,7 +24,7 @@ ALWAYS = ("trained", "dropped_easy", "dropped_hard")
 
 def ledger_table(run: Run) -> list[str]:
     """Lines of plain text: the table of outcomes, then cost, length and end of the run in words."""
-    return [*outcome_table(run.ledger).text(), *(f"  {line}" for line in sentences(run))]
+    return [*outcome_table(run.ledger).text(), *wrapped(sentences(run))]
 
 
 def outcome_table(ledger: Mapping[str, Any], title: str = "Where the generated rollouts went") -> Table:

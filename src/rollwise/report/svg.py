@@ -17,6 +17,7 @@ COLOURS = 8
 DASHES = ("", "7 3", "2 3", "9 3 2 3")
 WIDTH, HEIGHT = 620, 300
 LEFT, RIGHT, TOP, BOTTOM = 54, 22, 12, 46
+TINY = 1e-200  # what is smaller is drawn as 0, and not at all on a logarithmic axis
 Point = tuple[float, float]
 Band = tuple[float, float, float]  # x, low, high
 
@@ -39,11 +40,16 @@ class Axis:
     log: bool = False
 
 
+def _fits(value: float) -> bool:
+    """Whether a value can be drawn: a number, and not so large that arithmetic on it overflows."""
+    return abs(value) < 1e300
+
+
 def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
     """Round values from at or below `low` to at or above `high`."""
-    if not (math.isfinite(low) and math.isfinite(high)):
+    if not (_fits(low) and _fits(high)):
         return [0.0, 1.0]
-    if high - low <= 1e-12 * max(abs(low), abs(high), 1e-300):
+    if high - low <= 1e-12 * max(abs(low), abs(high), 1e-200):
         pad = abs(low) * 0.1 or 1.0
         low, high = low - pad, high + pad
     raw = (high - low) / wanted
@@ -84,7 +90,7 @@ class _Scale:
     def __call__(self, value: float) -> float:
         low, high = self.low, self.high
         if self.log:
-            value, low, high = (math.log10(max(v, 1e-300)) for v in (value, low, high))
+            value, low, high = (math.log10(max(v, TINY)) for v in (value, low, high))
         return self.start + self.length * min(max((value - low) / (high - low), 0.0), 1.0)
 
 
@@ -99,7 +105,7 @@ def _across(values: Sequence[float]) -> _Scale:
 
 def _up(values: Sequence[float], axis: Axis) -> _Scale:
     """The vertical scale: from one round value to another."""
-    good = [v for v in values if math.isfinite(v) and (v > 0 or not axis.log)]
+    good = [v for v in values if _fits(v) and (v > TINY or not axis.log)]
     low = axis.low if axis.low is not None else min(good, default=0.0)
     high = axis.high if axis.high is not None else max(good, default=1.0)
     marks = log_ticks(low, max(low, high)) if axis.log else ticks(low, max(low, high))
@@ -109,17 +115,17 @@ def _up(values: Sequence[float], axis: Axis) -> _Scale:
 
 def line_chart(ident: str, title: str, lines: Sequence[Line], x: Axis, y: Axis) -> str:
     """Curves over one pair of axes; empty text where there is not one finite point."""
-    xs = [p[0] for line in lines for p in line.points if math.isfinite(p[1])]
+    xs = [p[0] for line in lines for p in line.points if _fits(p[1])]
     ys = [p[1] for line in lines for p in line.points]
     ys += [v for line in lines for b in line.band for v in b[1:]]
-    if not xs or not any(math.isfinite(v) and (v > 0 or not y.log) for v in ys):
+    if not xs or not any(_fits(v) and (v > TINY or not y.log) for v in ys):
         return ""
     across = _across(xs)
     up = _up(ys, y)
     parts = [_frame(across, up, x, y)]
     for line in lines:
         colour = line.style % COLOURS
-        band = [b for b in line.band if all(math.isfinite(v) for v in b)]
+        band = [b for b in line.band if all(_fits(v) for v in b)]
         if len(band) > 1:
             edge = [(b[0], b[2]) for b in band] + [(b[0], b[1]) for b in reversed(band)]
             parts.append(f'<polygon class="b c{colour}" points="{_points(edge, across, up)}"/>')
@@ -133,7 +139,7 @@ def area_chart(ident: str, title: str, layers: Sequence[Line], x: Axis, y: Axis)
     """Layers stacked on each other; a point is left out where any layer lacks it."""
     tables = [dict(layer.points) for layer in layers]
     xs = sorted({p[0] for layer in layers for p in layer.points})
-    xs = [v for v in xs if all(math.isfinite(t.get(v, math.nan)) for t in tables)]
+    xs = [v for v in xs if all(_fits(t.get(v, math.nan)) for t in tables)]
     if not xs:
         return ""
     across = _across(xs)
@@ -218,7 +224,7 @@ def _frame(across: _Scale, up: _Scale, x: Axis, y: Axis) -> str:
 def _unbroken(points: Sequence[Point], log: bool) -> list[list[Point]]:
     runs: list[list[Point]] = [[]]
     for point in points:
-        if math.isfinite(point[1]) and (point[1] > 0 or not log):
+        if _fits(point[1]) and (point[1] > TINY or not log):
             runs[-1].append(point)
         elif runs[-1]:
             runs.append([])
@@ -242,5 +248,5 @@ def _points(points: Sequence[Point], across: _Scale, up: _Scale) -> str:
 
 
 def _last(line: Line) -> str:
-    value = next((p[1] for p in reversed(line.points) if math.isfinite(p[1])), math.nan)
-    return f"{line.label} {value:.3g}" if math.isfinite(value) else f"{line.label} none"
+    value = next((p[1] for p in reversed(line.points) if _fits(p[1])), math.nan)
+    return f"{line.label} {value:.3g}" if _fits(value) else f"{line.label} none"

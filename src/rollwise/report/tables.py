@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -31,7 +32,7 @@ class Table:
 
         rule = "  " + "-" * (sum(widths) + 2 * (len(widths) - 1))
         body = [line(cells[0]), rule, *(line(row) for row in cells[1:])]
-        return [clean(self.title), *body, *(f"  {clean(note)}" for note in self.notes)]
+        return [clean(self.title), *body, *wrapped(self.notes)]
 
     def markdown(self) -> str:
         def line(row: Sequence[str]) -> str:
@@ -58,6 +59,14 @@ class Table:
             f'<div class="table"><table>\n<caption>{escape(self.title)}</caption>\n'
             f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>\n{notes}"
         )
+
+
+def wrapped(sentences: Sequence[str], width: int = 110) -> list[str]:
+    """Sentences as indented lines that fit a terminal; each begins a line."""
+    lines: list[str] = []
+    for sentence in sentences:
+        lines += textwrap.wrap(clean(sentence), width, initial_indent="  ", subsequent_indent="    ")
+    return lines
 
 
 def escape(value: object, limit: int | None = None, *, lines: bool = False) -> str:
