@@ -21,6 +21,7 @@ from random import Random
 from typing import Any, Protocol, cast
 
 import torch
+import transformers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from rollwise.records import Prompt, StopReason
@@ -51,11 +52,18 @@ class Plan:
     floor: float = 0.05  # share of the learning rate at the horizon
     max_new: int = 22
     seed: int = 0
-    decay: float = 1.0  # a size is this much rarer than the one before; 1: as the task draws them
+    sizes: tuple[int, ...] = ()  # of the questions shown; none: as the task draws them
+    decay: float = 1.0  # each size is shown this much more rarely than the one before
 
 
 PLANS = {
-    "sort_digits": Plan(task_args={}, decay=0.55, seed=3),
+    "sort_digits": Plan(task_args={}, sizes=tuple(range(2, 21)), decay=0.55, seed=3),
+    "chain_sum": Plan(task_args={}, lr=5e-3, batch=128, stop=1600, horizon=2400, floor=0.1),
+    # Wide numbers, so that a run cannot get far by memorising pairs of numbers and target.
+    "countdown": Plan(
+        task_args={"numbers": [2, 3, 4], "max_number": 30, "min_target": 1, "max_target": 99, "operators": "+-*"},
+        width=96, layers=3, feedforward=256, batch=128, stop=400, horizon=800, floor=0.1,
+    ),
 }
 
 
@@ -100,20 +108,14 @@ def encode(text: str) -> list[int]:
 
 def demonstrations(task: Teacher, plan: Plan, rng: Random) -> Iterator[tuple[list[int], list[int]]]:
     """Endless (prompt ids, answer ids) from the training side of the split only."""
-    low, high = size_range(task)
-    sizes = range(low, high + 1)
-    weights = [plan.decay**i for i in range(len(sizes))]
+    weights = [plan.decay**i for i in range(len(plan.sizes))]
     while True:
-        size = rng.choices(sizes, weights)[0] if plan.decay != 1.0 else task.stratum(rng)
+        size = rng.choices(plan.sizes, weights)[0] if plan.sizes else task.stratum(rng)
         question = task.draw(rng, size)
         if is_held_out(task.key(question)):
             continue
         prompt = task.prompt(question, "warm-up")
         yield [BOS, *encode(content(prompt))], [*encode(task.demonstration(prompt, rng)), EOS]
-
-
-def size_range(task: Any) -> tuple[int, int]:
-    return getattr(task.args, "min_digits", 0), getattr(task.args, "max_digits", 0)
 
 
 def content(prompt: Prompt) -> str:
@@ -123,8 +125,8 @@ def content(prompt: Prompt) -> str:
 
 def train(model: Any, task: Teacher, plan: Plan, steps: int) -> float:
     """`steps` of supervised warm-up; the mean over answer tokens is learned. Returns the last loss."""
-    decayed = [p for p in model.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(decayed, lr=plan.lr, betas=(0.9, 0.98), weight_decay=0.01)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(parameters, lr=plan.lr, betas=(0.9, 0.98), weight_decay=0.01)
     source = demonstrations(task, plan, Random(plan.seed))
     model.train()
     loss = torch.zeros(())
@@ -143,7 +145,7 @@ def train(model: Any, task: Teacher, plan: Plan, steps: int) -> float:
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels[:, 1:].flatten(), ignore_index=-100)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(decayed, 1.0)
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
     return float(loss.detach())
 
@@ -237,6 +239,7 @@ def build(name: str, out: Path) -> dict[str, Any]:
         "steps": plan.stop,
         "parameters": sum(p.numel() for p in model.parameters()),
         "torch": torch.__version__,
+        "transformers": transformers.__version__,
         "start": measure(model, task, plan),
     }
     out.mkdir(parents=True, exist_ok=True)

@@ -72,7 +72,7 @@ def test_unknown_task_names_the_nearest() -> None:
         ("sort_digits", {"max_digits": True}, "task_args.max_digits is True; it must be a whole number"),
         ("sort_digits", {"max_digits": 0}, "task_args.max_digits is 0; it must be a whole number of at least 1"),
         ("sort_digits", {"min_digits": 9, "max_digits": 3}, "at least task_args.min_digits"),
-        ("sort_digits", {"template": "chat"}, "task_args.template is 'chat'; it must be one of auto, bare, instruct, base"),
+        ("sort_digits", {"template": "chat"}, "task_args.template is 'chat'; it must be one of auto, bare, instruct"),
         ("sort_digits", {"min_digits": 1, "max_digits": 1, "train_size": 0}, "task_args.train_size is 0"),
         ("chain_sum", {"max_terms": 1}, "at least 2"),
         ("chain_sum", {"max_total": 3}, "at least task_args.max_operand"),
@@ -216,7 +216,7 @@ def test_auto_template(name: str) -> None:
 
 def test_sort_digits_questions() -> None:
     task = build("sort_digits")
-    lengths = Counter()
+    lengths: Counter[int] = Counter()
     for index in range(2000):
         prompt = task.train[index]
         digits = shown(prompt).removesuffix("=")
@@ -260,7 +260,7 @@ def test_countdown_questions() -> None:
 
 # -- files -----------------------------------------------------------------------------------------------------------
 
-ROWS = [{"nums": [a, b, 7], "target": a + b + 7} for a in range(1, 12) for b in range(a, 12)]
+ROWS: list[dict[str, Any]] = [{"nums": [a, b, 7], "target": a + b + 7} for a in range(1, 12) for b in range(a, 12)]
 
 
 def write(path: Path, rows: list[Any]) -> str:

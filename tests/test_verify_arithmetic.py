@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -97,10 +98,10 @@ def test_precedence_and_order(text: str, value: int) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", " ", "()", "1.5", "1,5", "1_0", "0x10", "1e2", "007", "00", "-3", "+3", "3*-4", "(-3)", "2**3", "7//2", "1 5",
-        "3(4)", "(3)(4)", "3+", "*3", "((3)", "3)", "٣+٤", "3²", "３", "3+4;", "x+1", "3=3", "$3", "1/0", "1/(2-2)", "5%3",
-        "__import__('os')", "().__class__", "9" * 13, "9" * 257, "9" * 20_000, "1+" * 200 + "1", "(" * 21 + "1" + ")" * 21,
-        "(" * 3000 + "1" + ")" * 3000, "9**9**9**9", "3\x0b+4", "3\u00a0+4", "3\x00",
+        "", " ", "()", "1.5", "1,5", "1_0", "0x10", "1e2", "007", "00", "-3", "+3", "3*-4", "(-3)", "2**3", "7//2",
+        "1 5", "3(4)", "(3)(4)", "3+", "*3", "((3)", "3)", "٣+٤", "3²", "３", "3+4;", "x+1", "3=3", "$3", "1/0",
+        "1/(2-2)", "5%3", "__import__('os')", "().__class__", "9" * 13, "9" * 257, "9" * 20_000, "1+" * 200 + "1",
+        "(" * 21 + "1" + ")" * 21, "(" * 3000 + "1" + ")" * 3000, "9**9**9**9", "3\x0b+4", "3\u00a0+4", "3\x00",
     ],
 )  # fmt: skip
 def test_parser_refuses(text: str) -> None:
@@ -129,10 +130,8 @@ def _seconds(act: Callable[[str], Any], text: str) -> float:
     best = 1e9
     for _ in range(3):
         start = time.perf_counter()
-        try:
+        with contextlib.suppress(ParseError):
             act(text)
-        except ParseError:
-            pass
         best = min(best, time.perf_counter() - start)
     return best
 
@@ -177,18 +176,17 @@ def test_shared_countdown_cases() -> None:
         assert verdict.kind == case["want"], case
 
 
-def test_published_rows_have_the_expected_shape_and_verdicts() -> None:
+def test_published_solutions_are_correct_for_their_own_row_only() -> None:
     path = SHARED / "data" / "countdown" / "test.parquet"
     if not path.exists():
         pytest.skip("the shared Countdown rows are not here")
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
-    rows = parquet.read_table(path).slice(0, 50).to_pylist()
+    rows = parquet.read_table(path, columns=["nums", "target", "answer"]).to_pylist()
     assert rows
-    for row in rows:
-        numbers, target = list(row.get("nums") or row["numbers"]), int(row["target"])
-        text = "<answer>" + "+".join(map(str, numbers)) + "</answer>"
-        kind = countdown(text, {"numbers": numbers, "target": target}, EOS).kind
-        assert (kind is VerdictKind.correct) == (sum(numbers) == target)
+    for row, other in zip(rows, rows[1:] + rows[:1], strict=True):
+        gold = {"numbers": row["nums"], "target": row["target"]}
+        assert countdown(row["answer"], gold, EOS).kind is VerdictKind.correct, row
+        assert countdown(other["answer"], gold, EOS).kind is VerdictKind.wrong, row
 
 
 @pytest.mark.parametrize(
@@ -315,7 +313,14 @@ def test_digit_strings(text: str, stop: StopReason, tagged: bool, want: str) -> 
 
 @pytest.mark.parametrize(
     ("text", "want"),
-    [("10", "correct"), ("11,10", "correct"), ("99,10", "correct"), ("10,11", "wrong"), ("10=10", "invalid"), ("", "invalid")],
+    [
+        ("10", "correct"),
+        ("11,10", "correct"),
+        ("99,10", "correct"),
+        ("10,11", "wrong"),
+        ("10=10", "invalid"),
+        ("", "invalid"),
+    ],
 )
 def test_chain_sums(text: str, want: str) -> None:
     assert last_number_verdict(text, 10, EOS).kind == want

@@ -18,7 +18,7 @@ def read_problems(file: str) -> list[Problem]:
     """All rows of a file; empty lines are passed over. Raises UserError."""
     path = Path(file)
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8 text"
         raise UserError(f"{file}: cannot be read ({reason}); give a JSONL file, {EXAMPLE}") from None
