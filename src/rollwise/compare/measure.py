@@ -165,6 +165,7 @@ def default_targets(views: Sequence[View], entries: Sequence[Entry]) -> list[flo
 
 def _row(entry: Entry, reference: Mapping[int, float] | None, targets: Sequence[float]) -> Row:
     label, method, budget, views = entry
+    views = dict(sorted(views.items()))
     finals = _finals(views)
     windows = [[e.rollouts for e in view.last("rollouts")] for view in views.values()]
     totals = [view.totals() for view in views.values()]
@@ -223,7 +224,12 @@ def _notes(
     notes: list[str] = []
     few = {label for label, _, _, views in entries for v in views.values() if len(v.last("rollouts")) < LAST}
     if few:
-        notes.append(f"Fewer than {LAST} evaluations lie within the budget for {', '.join(sorted(few))}.")
+        notes.append(f"Fewer than {LAST} evaluations by rollouts lie within the budget of {', '.join(sorted(few))}.")
+    few = {label for label, _, _, views in entries for v in views.values() if len(v.last("steps")) < LAST}
+    if few:
+        notes.append(
+            f"Fewer than {LAST} evaluations by steps: the steps to a target say little of {', '.join(sorted(few))}."
+        )
     runs = {id(v.run): v.run for _, _, _, views in entries for v in views.values()}.values()
     for cadence, key in (("rollouts", "eval.every_rollouts"), ("steps", "eval.every")):
         if any(not any(cadence in e.on for e in run.evals) for run in runs):

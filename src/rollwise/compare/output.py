@@ -81,7 +81,7 @@ def gap_text(gap: Difference | None) -> str:
 
 
 def sign_text(gap: Difference | None) -> str:
-    return f"{gap.agreeing} of {gap.n}" if gap is not None and gap.n else ""
+    return f"{gap.agreeing} of {gap.n}" if gap is not None and gap.n > 1 else ""
 
 
 def reached_text(value: Reached) -> str:
@@ -231,4 +231,4 @@ def _gap(gap: Difference | None) -> dict[str, Any] | None:
 
 
 def _reached(value: Reached) -> dict[str, Any]:
-    return {"median": _number(value.median), "reached": value.reached, "seeds": value.n}
+    return {"median": _number(value.median), "reached": value.reached, "by_seed": list(value.places)}

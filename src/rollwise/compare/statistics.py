@@ -44,6 +44,7 @@ class Reached:
     median: float  # infinite: not reached by half of the seeds; NaN: no seed
     reached: int
     n: int
+    places: tuple[float | None, ...]  # one for each seed, in the order given
 
 
 def within(t: float, df: int) -> float:
@@ -119,11 +120,11 @@ def reached(places: Sequence[float | None]) -> Reached:
     """
     n = len(places)
     if n == 0:
-        return Reached(median=math.nan, reached=0, n=0)
+        return Reached(median=math.nan, reached=0, n=0, places=())
     order = sorted(math.inf if p is None else p for p in places)
     low, high = order[(n - 1) // 2], order[n // 2]
     median = low if low == high else (low + high) / 2
-    return Reached(median=median, reached=sum(p is not None for p in places), n=n)
+    return Reached(median=median, reached=sum(p is not None for p in places), n=n, places=tuple(places))
 
 
 def round_targets(start: float, best: float, most: int = 5) -> list[float]:

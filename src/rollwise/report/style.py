@@ -47,9 +47,11 @@ ul.legend li {{ overflow-wrap: anywhere; }}
 table {{ border-collapse: collapse; font-size: 13.5px; font-variant-numeric: tabular-nums; }}
 caption {{ text-align: left; font-weight: 600; padding-bottom: 5px; }}
 th, td {{ padding: 4px 12px 4px 0; text-align: left; vertical-align: top; border-bottom: 1px solid var(--rule); }}
-td {{ overflow-wrap: anywhere; min-width: 5ch; max-width: 46ch; }}
+td {{ overflow-wrap: break-word; max-width: 46ch; }}
 th {{ font-weight: 600; color: var(--soft); vertical-align: bottom; }}
 th.n, td.n {{ text-align: right; padding-left: 10px; }}
+td.n {{ white-space: nowrap; }}
+td:first-child {{ min-width: 10ch; }}
 details {{ margin: 10px 0; }}
 summary {{ cursor: pointer; font-weight: 600; }}
 .group {{ background: var(--card); border-radius: 8px; padding: 10px 14px; margin: 10px 0; }}
