@@ -7,10 +7,10 @@ import math
 from typing import Any
 
 import pytest
-from fake_runs import events
 
 from rollwise.console import Console, LiveConsole, PlainConsole, State, open_console
 from rollwise.records import StepRecord
+from tests.fake_runs import events
 
 
 class Terminal(io.StringIO):

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_runs import events, fake_run, group, write_run
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +25,7 @@ from rollwise.report.summary import OUTCOMES, ledger_table, refill_sentence
 from rollwise.report.svg import Axis, Line, area_chart, bar_chart, line_chart, log_ticks, ticks
 from rollwise.report.tables import Table
 from rollwise.report.wording import brief, clean, count, share
+from tests.fake_runs import events, fake_run, group, write_run
 
 HOSTILE = "</pre><script>alert(1)</script>\"'&\u202e\x1b[31m\x00\ud800"
 
