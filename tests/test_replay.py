@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollwise.learner.learner import Learned, Learner
-from rollwise.records import Batch, Group, Prompt, Role, Rollout, Sampling, StopReason, Verdict, VerdictKind
+from rollwise.records import Batch, Role
 from rollwise.replay.recent import RecentGroups
 from rollwise.replay.simple import NoReplay
+from tests.samples import group
 
 Train = Callable[..., Any]
 
@@ -189,30 +190,6 @@ def test_short_buffer_drop_shrinks_the_batch(train: Train) -> None:
 
 
 # --- the store itself ------------------------------------------------------------------------------------------------
-
-
-def group(uid: int, *, alive: bool = True, step: int = 1) -> Group:
-    rewards = (1.0, 0.0) if alive else (0.1, 0.1)
-
-    def member(i: int, reward: float) -> Rollout:
-        kind = VerdictKind.correct if reward == 1 else VerdictKind.wrong
-        return Rollout(
-            group_uid=str(uid),
-            member=i,
-            prompt_ids=np.array([1, 2], dtype=np.int32),
-            completion_ids=np.array([3, uid], dtype=np.int32),
-            logprobs=np.array([-0.5, -0.25], dtype=np.float32),
-            sampling=Sampling(),
-            stop=StopReason.eos,
-            text="",
-            birth_step=step,
-            verdict=Verdict(kind=kind, score=reward),
-            reward=reward,
-        )
-
-    return Group(
-        uid=str(uid), prompt=Prompt(uid=str(uid), text="x"), rollouts=tuple(member(i, r) for i, r in enumerate(rewards))
-    )
 
 
 def store(**settings: Any) -> RecentGroups:
