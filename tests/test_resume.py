@@ -1,0 +1,243 @@
+"""Checkpoints and resuming: the same bytes as a run that was never stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rollwise import checkpoint, run
+from rollwise.config import build, merge, nest
+from rollwise.console import Console
+from rollwise.errors import UserError
+from rollwise.methods import method_names
+from tests.conftest import Finished
+
+Train = Callable[..., Any]
+
+
+def again(folder: Path, **budget: Any) -> Finished:
+    """Resume with other settings (`__` for the dot)."""
+
+    def changes(stored: dict[str, Any]) -> Any:
+        tree = stored
+        for name, value in budget.items():
+            tree = merge(tree, nest(name.replace("__", "."), value))
+        return build(tree)
+
+    run.resume(folder, changes, Console())
+    return Finished(folder)
+
+
+def without_settings(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Steps, evaluations and the end: what must not depend on where the run was cut."""
+    return [e for e in events if e["event"] in ("step", "eval", "stop")]
+
+
+@pytest.mark.parametrize("method", method_names())
+def test_a_run_stopped_and_resumed_is_the_run_never_stopped(train: Train, method: str) -> None:
+    more = {"eval.every": 2, "log.rollouts": True}
+    if "stale" in method:
+        more["replay.min_age"] = 2
+    whole = train(method, {**more, "budget.steps": 6}, name="whole")
+    train(method, {**more, "budget.steps": 3}, name="cut")
+    cut = again(whole.folder.parent / "cut", budget__steps=6)
+    assert without_settings(cut.events) == without_settings(whole.events)
+    assert cut.weights() == whole.weights()
+    assert (cut.folder / "rollouts.jsonl").read_bytes() == (whole.folder / "rollouts.jsonl").read_bytes()
+    states = [checkpoint.load(r.folder / "checkpoints" / "step_6") for r in (cut, whole)]
+    for state in states:
+        state["loop"].pop("seconds")
+        state.pop("logs")
+    assert same(*states)
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and np.array_equal(a, b)
+    return bool(a == b)
+
+
+@pytest.mark.parametrize("part", ["curriculum", "replay", "learner"])
+def test_a_part_that_is_not_restored_would_be_seen(train: Train, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = train("popo", {"budget.steps": 5}, name="whole")
+    train("popo", {"budget.steps": 3}, name="cut")
+    from rollwise.curriculum.uniform import Uniform
+    from rollwise.learner.learner import Learner
+    from rollwise.replay.recent import RecentGroups
+
+    owner = {"curriculum": Uniform, "replay": RecentGroups, "learner": Learner}[part]
+    monkeypatch.setattr(owner, "load_state_dict", lambda self, state: None)
+    cut = again(whole.folder.parent / "cut", budget__steps=5)
+    assert cut.weights() != whole.weights()
+
+
+def test_resume_after_a_kill_goes_on_from_the_last_checkpoint(train: Train, tmp_path: Path) -> None:
+    """Later lines than the checkpoint's, and a torn one, are dropped and written again."""
+    whole = train("popo", {"budget.steps": 6}, name="whole")
+    killed = train("popo", {"budget.steps": 6, "checkpoint.every": 2, "checkpoint.keep": 9}, name="killed")
+    shutil.rmtree(killed.folder / "checkpoints" / "step_6")
+    lines = killed.bytes.splitlines(keepends=True)
+    (killed.folder / "events.jsonl").write_bytes(b"".join(lines[:-2]) + b'{"event":"step","st')
+    resumed = again(killed.folder)
+    assert without_settings(resumed.events) == without_settings(whole.events)
+    assert resumed.weights() == whole.weights()
+
+
+def test_a_damaged_checkpoint_is_refused_and_the_one_before_used(train: Train, capsys: Any) -> None:
+    whole = train("popo", {"budget.steps": 6}, name="whole")
+    hurt = train("popo", {"budget.steps": 6, "checkpoint.every": 2}, name="hurt")
+    victim = hurt.folder / "checkpoints" / "step_6" / "model" / "model.safetensors"
+    data = bytearray(victim.read_bytes())
+    data[len(data) // 2] ^= 1
+    victim.write_bytes(data)
+    path, refused = checkpoint.newest(hurt.folder / "checkpoints")
+    assert path.name == "step_4" and "model.safetensors has another content" in refused[0]
+    resumed = again(hurt.folder)
+    assert resumed.weights() == whole.weights()
+
+
+def damage(kind: str, folder: Path) -> None:
+    manifest = folder / "manifest.json"
+    if kind == "truncated":
+        (folder / "arrays.safetensors").write_bytes((folder / "arrays.safetensors").read_bytes()[:-1])
+    elif kind == "missing":
+        (folder / "state.json").unlink()
+    elif kind == "extra":
+        (folder / "model" / "evil.py").write_text("raise SystemExit")
+    elif kind == "no manifest":
+        manifest.unlink()
+    elif kind == "bad manifest":
+        manifest.write_text("[" * 100_000)
+    elif kind == "escaping":
+        tree = json.loads(manifest.read_text())
+        tree["files"]["../../config.yaml"] = tree["files"].pop("state.json")
+        manifest.write_text(json.dumps(tree))
+    elif kind == "renamed":
+        folder.rename(folder.parent / "step_99")
+    elif kind == "link":
+        target = folder / "state.json"
+        moved = folder.parent / "state.json"
+        target.rename(moved)
+        target.symlink_to(moved)
+
+
+KINDS = ["truncated", "missing", "extra", "no manifest", "bad manifest", "escaping", "renamed", "link"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_usable_checkpoint_is_one_line(tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "checkpoints"
+
+    def model(path: Path) -> None:
+        path.mkdir()
+        (path / "config.json").write_text("{}")
+
+    saved = checkpoint.save(folder, 3, {"a": np.arange(5), "b": [1, {"c": None}]}, model, keep=2)
+    assert same(checkpoint.load(saved), {"a": np.arange(5), "b": [1, {"c": None}]})
+    damage(kind, saved)
+    with pytest.raises(UserError, match="no usable checkpoint") as error:
+        checkpoint.newest(folder)
+    assert "\n" not in str(error.value)
+
+
+def test_every_flipped_byte_is_detected(tmp_path: Path) -> None:
+    def model(path: Path) -> None:
+        path.mkdir()
+        (path / "config.json").write_text("{}")
+
+    saved = checkpoint.save(tmp_path, 1, {"a": np.arange(3), "b": 1}, model, keep=1)
+    assert checkpoint.verify(saved) is None
+    for file in sorted(p for p in saved.rglob("*") if p.is_file() and p.name != "manifest.json"):
+        data = file.read_bytes()
+        for i in range(len(data)):
+            file.write_bytes(data[:i] + bytes([data[i] ^ 1]) + data[i + 1 :])
+            assert checkpoint.verify(saved) is not None, f"{file.name} byte {i}"
+        file.write_bytes(data)
+    assert checkpoint.verify(saved) is None
+
+
+def test_old_checkpoints_are_dropped_and_a_failed_save_leaves_no_trace(tmp_path: Path) -> None:
+    def model(path: Path) -> None:
+        path.mkdir()
+
+    def full(path: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    for step in (1, 2, 3):
+        checkpoint.save(tmp_path, step, {"n": step}, model, keep=2)
+    assert checkpoint.steps(tmp_path) == [2, 3]
+    with pytest.raises(OSError):
+        checkpoint.save(tmp_path, 4, {"n": 4}, full, keep=2)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["step_2", "step_3"]
+    checkpoint.save(tmp_path, 3, {"n": 33}, model, keep=2)
+    assert checkpoint.load(tmp_path / "step_3") == {"n": 33}
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["step_2", "step_3"]
+
+
+@pytest.mark.parametrize(
+    "change,words",
+    [
+        ({"learner__lr": 1e-3}, "learner.lr was 0.0002 and would be 0.001"),
+        ({"seed": 5}, "seed was 0 and would be 5"),
+        ({"task_args": {"max_digits": 9}}, "task_args was"),
+    ],
+)
+def test_resume_with_other_settings_is_refused(train: Train, change: dict[str, Any], words: str) -> None:
+    done = train("grpo", {"budget.steps": 2})
+    with pytest.raises(UserError, match="a resumed run keeps its settings") as error:
+        again(done.folder, **change)
+    assert words in str(error.value)
+    assert Finished(done.folder).bytes == done.bytes, "nothing was touched"
+
+
+def test_two_runs_in_one_folder_are_kept_apart(train: Train) -> None:
+    done = train("grpo", {"budget.steps": 2})
+    with run._lock(done.folder), pytest.raises(UserError, match="is being written by another run"):
+        again(done.folder, budget__steps=3)
+
+
+COMMAND = [sys.executable, "-m", "rollwise", "train", "--set", "task_args.max_digits=8", "--set", "prompts_per_step=6",
+           "--set", "group_size=4", "--set", "eval.prompts=8", "--set", "eval.every=null", "--set", "log.report=false"]
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_with_a_checkpoint_and_the_run_goes_on(train: Train, tmp_path: Path, sent: int) -> None:
+    folder = tmp_path / "cut"
+    process = subprocess.Popen(
+        [*COMMAND, "--set", f"output={folder}", "--set", "budget.steps=400"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        events = folder / "events.jsonl"
+        if events.exists() and events.read_text().count('"event":"step"') >= 3:
+            break
+        time.sleep(0.02)
+    process.send_signal(sent)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    cut = Finished(folder)
+    assert cut.stop["reason"] == "interrupt"
+    assert checkpoint.steps(folder / "checkpoints") == [cut.stop["step"]]
+    steps = cut.stop["step"] + 2
+    resumed = again(folder, budget__steps=steps)
+    settings = {"budget.steps": steps, "learner.updates_per_batch": 4, "learner.warmup_updates": 40, "eval.samples": 2}
+    whole = train("popo", settings, name="whole")
+    assert resumed.weights() == whole.weights()
+    assert without_settings(resumed.events) == without_settings(whole.events)
