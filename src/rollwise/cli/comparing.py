@@ -1,0 +1,86 @@
+"""`rollwise compare`."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from pathlib import Path
+
+from rollwise.cli.layers import overrides
+from rollwise.console import open_console
+from rollwise.errors import UserError
+
+
+def compare(args: Namespace) -> int:
+    from rollwise.assemble import resolve
+    from rollwise.compare import compare as run_all
+    from rollwise.config import read_yaml
+    from rollwise.methods import method
+
+    methods = _names(args.methods)
+    for name in methods:
+        method(name)
+    more = dict(_factor(text, methods) for text in args.more)
+    seeds = _seeds(args.seeds)
+    shared = [*args.set, *(f"{k}={getattr(args, k)}" for k in ("task", "model") if getattr(args, k))]
+    recipe = [(args.recipe, read_yaml(Path(args.recipe)))] if args.recipe else []
+    for name in methods:  # a wrong setting is one line here, not a failure of every run
+        last = {"method": name, "budget": {"rollouts": args.rollouts}}
+        resolve([*recipe, ("--set", overrides(shared)), ("command line", last)])
+    base = [args.recipe] if args.recipe else []
+    for text in shared:
+        base += ["--set", text]
+    jobs = args.jobs or min(len(os.sched_getaffinity(0)), len(methods) * len(seeds))
+    targets = _targets(args.targets) if args.targets else None
+    with open_console() as console:
+        result = run_all(
+            methods,
+            seeds,
+            base,
+            Path(args.output),
+            args.rollouts,
+            more=more,
+            jobs=jobs,
+            targets=targets,
+            console=console,
+        )
+    return result.exit_status
+
+
+def _names(text: str) -> list[str]:
+    names = [n.strip() for n in text.split(",") if n.strip()]
+    if not names or len(set(names)) != len(names):
+        raise UserError(f"--methods {text}: give different names with commas, for example grpo,dapo,popo")
+    return names
+
+
+def _factor(text: str, methods: list[str]) -> tuple[str, float]:
+    name, _, value = text.partition("=")
+    try:
+        factor = float(value)
+    except ValueError:
+        factor = 0.0
+    if name not in methods or not 1 < factor < 1000:
+        raise UserError(f"--more {text}: give METHOD=FACTOR, a method of --methods and a factor above 1")
+    return name, factor
+
+
+def _seeds(text: str) -> list[int]:
+    try:
+        numbers = [int(t) for t in text.split(",")]
+    except ValueError:
+        raise UserError(f"--seeds {text}: give a number of seeds, or seeds with commas") from None
+    seeds = list(range(numbers[0])) if "," not in text else numbers
+    if not seeds or min(numbers) < 0 or len(set(seeds)) != len(seeds):
+        raise UserError(f"--seeds {text}: give at least one seed, each once")
+    return seeds
+
+
+def _targets(text: str) -> list[float]:
+    try:
+        targets = [float(t) for t in text.split(",")]
+    except ValueError:
+        targets = [2.0]
+    if not all(0 < t <= 1 for t in targets):
+        raise UserError(f"--targets {text}: give accuracies between 0 and 1 with commas")
+    return targets
