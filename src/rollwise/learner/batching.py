@@ -10,7 +10,10 @@ from collections.abc import Sequence
 from rollwise import seeds
 from rollwise.records import Row
 
-PASS_COST = 512  # what one more forward pass costs, in padded tokens; decides when to split off shorter rows
+# What one more forward and backward pass costs, in padded tokens; decides when to split off shorter rows. Measured with
+# the bundled models on one CPU core: 2.2 ms a pass and 18 us a token. An accelerator needs larger passes to be busy.
+PASS_COST = {"cpu": 128}
+PASS_COST_ELSEWHERE = 4096
 
 
 def mini_batches(rows: Sequence[Row], count: int, *, seed: int, step: int, epoch: int) -> list[list[int]]:
@@ -29,30 +32,31 @@ def mini_batches(rows: Sequence[Row], count: int, *, seed: int, step: int, epoch
     ]
 
 
-def micro_batches(length: Sequence[int], max_tokens: int) -> list[list[int]]:
+def micro_batches(length: Sequence[int], max_tokens: int, device: str = "cpu") -> list[list[int]]:
     """Places of `length` (tokens of each row) grouped for forward passes of at most `max_tokens` padded tokens.
 
-    Rows are sorted by length, longest first; a pass is closed early where the padding saved outweighs another pass.
-    A row longer than `max_tokens` gets a pass of its own.
+    Rows are sorted by length, longest first, and split where the padding spared outweighs another pass. A row longer
+    than `max_tokens` gets a pass of its own.
     """
     order = sorted(range(len(length)), key=lambda i: (-length[i], i))
-    batches: list[list[int]] = []
-    start = 0
-    while start < len(order):
-        widest = length[order[start]]
-        limit = min(len(order), start + max(1, max_tokens // max(1, widest)))
-        end = _best_cut(length, order, start, limit)
-        batches.append(order[start:end])
-        start = end
+    ordered = [length[i] for i in order]
+    cost = PASS_COST.get(device, PASS_COST_ELSEWHERE)
+    batches = []
+    for start, end in _segments(ordered, 0, len(ordered), cost):
+        rows = max(1, max_tokens // max(1, ordered[start]))
+        batches += [order[i : min(i + rows, end)] for i in range(start, end, rows)]
     return batches
 
 
-def _best_cut(length: Sequence[int], order: list[int], start: int, limit: int) -> int:
-    """Where to close the pass that opens at `start`: `limit`, or earlier if that spares more than PASS_COST tokens."""
-    widest = length[order[start]]
-    best, saved = limit, 0
-    for cut in range(start + 1, limit):
-        spare = (widest - length[order[cut]]) * (limit - cut)
-        if spare - PASS_COST > saved:
-            best, saved = cut, spare - PASS_COST
-    return best
+def _segments(ordered: list[int], start: int, end: int, cost: int) -> list[tuple[int, int]]:
+    """`ordered[start:end]` cut in two wherever that spares more than `cost` padded tokens, again and again."""
+    spare, cut = max(
+        (((ordered[start] - ordered[c]) * (end - c), c) for c in range(start + 1, end)), default=(0, start), key=_first
+    )
+    if spare <= cost:
+        return [(start, end)] if end > start else []
+    return [*_segments(ordered, start, cut, cost), *_segments(ordered, cut, end, cost)]
+
+
+def _first(pair: tuple[int, int]) -> int:
+    return pair[0]

@@ -131,7 +131,7 @@ class Learner:
         self.optimizer.zero_grad(set_to_none=False)
         active = [i for i in part if live[i]]
         loss = 0.0
-        for micro in micro_batches([_size(rows[i].rollout) for i in active], self.config.micro_batch_tokens):
+        for micro in self._micro_batches([rows[i].rollout for i in active]):
             places = [active[m] for m in micro]
             loss += self._backward(rows, places, [weight_of[i] for i in places], learned, step, log)
         norm = torch.nn.utils.clip_grad_norm_(
@@ -222,12 +222,16 @@ class Learner:
     @torch.no_grad()
     def _pass(self, policy: Policy, rollouts: Sequence[Rollout]) -> list[np.ndarray]:
         out: list[np.ndarray] = [np.empty(0, dtype=LOGP)] * len(rollouts)
-        for micro in micro_batches([_size(r) for r in rollouts], self.config.micro_batch_tokens):
+        for micro in self._micro_batches(rollouts):
             packed = pack([rollouts[i] for i in micro], policy)
             logp, _ = completion_logprobs(policy, packed, logit_budget=self.config.logit_budget)
             for i, lp in zip(micro, _unpad(logp, packed), strict=True):
                 out[i] = lp
         return out
+
+    def _micro_batches(self, rollouts: Sequence[Rollout]) -> list[list[int]]:
+        lengths = [len(r.prompt_ids) + r.length for r in rollouts]
+        return micro_batches(lengths, self.config.micro_batch_tokens, self.policy.device.type)
 
     def _rate(self) -> float:
         return learning_rate(
@@ -265,10 +269,6 @@ class Learner:
         self.updates = state["updates"]
         self.skipped = state["skipped"]
         self.skipped_in_a_row = state["skipped_in_a_row"]
-
-
-def _size(rollout: Rollout) -> int:
-    return len(rollout.prompt_ids) + rollout.length
 
 
 def _unpad(logp: torch.Tensor, packed: Packed) -> list[np.ndarray]:
