@@ -62,7 +62,13 @@ PLANS = {
     # Wide numbers, so that a run cannot get far by memorising pairs of numbers and target.
     "countdown": Plan(
         task_args={"numbers": [2, 3, 4], "max_number": 30, "min_target": 1, "max_target": 99, "operators": "+-*"},
-        width=96, layers=3, feedforward=256, batch=128, stop=400, horizon=800, floor=0.1,
+        width=96,
+        layers=3,
+        feedforward=256,
+        batch=128,
+        stop=400,
+        horizon=800,
+        floor=0.1,
     ),
 }
 

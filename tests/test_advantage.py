@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from rollwise.advantage import group_advantage
 
 # Groups of 8 with rewards +-1 and k correct: advantage of a correct and of a wrong member, population deviation.
-VECTORS = {1: (2.6458, -0.3780), 2: (1.7321, -0.5774), 3: (1.2910, -0.7746), 4: (1, -1), 6: (0.5774, -1.7321), 7: (0.3780, -2.6458)}
+VECTORS = {
+    1: (2.6458, -0.3780),
+    2: (1.7321, -0.5774),
+    3: (1.2910, -0.7746),
+    4: (1, -1),
+    6: (0.5774, -1.7321),
+    7: (0.3780, -2.6458),
+}
 
 
 @pytest.mark.parametrize("correct", VECTORS)
@@ -44,7 +51,7 @@ rewards = st.lists(st.floats(-10, 10), min_size=2, max_size=32)
 @given(rewards)
 def test_advantages_sum_to_zero(values: list[float]) -> None:
     for scale in ("std", "none"):
-        assert abs(group_advantage(values, scale=scale).sum()) < 1e-6  # type: ignore[arg-type]
+        assert abs(group_advantage(values, scale=scale).sum()) < 1e-6
 
 
 @given(rewards, st.floats(-100, 100))

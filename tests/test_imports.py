@@ -43,8 +43,23 @@ ROOMS = [
     "cli",
     "__main__",
 ]
-HEAVY_FREE = ["cli.main", "config", "records", "curriculum.uniform", "allocation.dynamic", "replay.recent", "advantage",
-              "ledger", "methods", "tasks", "verify.scoring", "report.page", "console", "events", "starters"]
+HEAVY_FREE = [
+    "cli.main",
+    "config",
+    "records",
+    "curriculum.uniform",
+    "allocation.dynamic",
+    "replay.recent",
+    "advantage",
+    "ledger",
+    "methods",
+    "tasks",
+    "verify.scoring",
+    "report.page",
+    "console",
+    "events",
+    "starters",
+]
 
 
 def room(module: str) -> str:

@@ -136,7 +136,7 @@ def test_gradient_is_that_of_the_formula_in_double_precision(groups: list[Group]
         birth = row.rollout.birth_logprobs
         weight = 1.0 if birth is None else (logp.detach() - torch.from_numpy(birth).double()).exp()
         loss = loss - (weight * (logp - logp.detach()).exp() * row.advantage).sum() / total
-    loss.backward()
+    loss.backward()  # type: ignore[no-untyped-call]
     expected = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
     assert relative(one.gradients[0].double(), expected) < 1e-4
 
@@ -193,7 +193,7 @@ def test_chunked_logits_change_nothing(groups: list[Group], entropy: bool) -> No
     for budget in (10**9, 24 * 7, 1):
         p.model.zero_grad()
         logp, ent = completion_logprobs(p, packed, logit_budget=budget, entropy=entropy)
-        (logp.sum() + (ent.sum() if ent is not None else 0)).backward()
+        (logp.sum() + (ent.sum() if ent is not None else 0)).backward()  # type: ignore[no-untyped-call]
         results.append((logp.detach(), p.model.lm_head.weight.grad.clone()))
     for logp, grad in results[1:]:
         torch.testing.assert_close(logp, results[0][0], atol=1e-5, rtol=0)
@@ -248,9 +248,7 @@ def test_what_is_not_finite_is_skipped_counted_and_stops_the_run(groups: list[Gr
     rows = [
         dataclasses.replace(
             r,
-            rollout=dataclasses.replace(
-                r.rollout, birth_logprobs=np.full(r.rollout.length, -poison, dtype=np.float32)
-            ),
+            rollout=dataclasses.replace(r.rollout, birth_logprobs=np.full(r.rollout.length, -poison, dtype=np.float32)),
         )
         if r.role is Role.replay
         else r
@@ -289,8 +287,7 @@ def test_saved_state_continues_bit_for_bit(groups: list[Group]) -> None:
     for each in (one, other):
         each.update(dataclasses.replace(batch, step=2))
     assert all(
-        torch.equal(a, b)
-        for a, b in zip(one.policy.model.parameters(), other.policy.model.parameters(), strict=True)
+        torch.equal(a, b) for a, b in zip(one.policy.model.parameters(), other.policy.model.parameters(), strict=True)
     )
     with pytest.raises(ValueError, match="expected keys"):
         other.load_state_dict({k: v for k, v in state.items() if k != "moments"})
@@ -298,9 +295,7 @@ def test_saved_state_continues_bit_for_bit(groups: list[Group]) -> None:
 
 def test_schedules_by_hand() -> None:
     def rates(schedule: Any, total: int | None) -> list[float]:
-        return [
-            learning_rate(u, lr=1.0, warmup_updates=2, schedule=schedule, schedule_updates=total) for u in range(8)
-        ]
+        return [learning_rate(u, lr=1.0, warmup_updates=2, schedule=schedule, schedule_updates=total) for u in range(8)]
 
     assert rates("constant", None) == [0.5, 1, 1, 1, 1, 1, 1, 1]
     assert rates("linear", 6) == [0.5, 1, 1, 0.75, 0.5, 0.25, 0, 0]

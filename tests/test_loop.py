@@ -69,7 +69,9 @@ def test_two_runs_with_one_seed_write_the_same_bytes(train: Train, method: str) 
 
 def test_events_hold_no_clock_time(train: Train) -> None:
     run = train("popo")
-    assert not [k for e in run.events for k in json.dumps(e).split('"') if k in ("seconds", "time", "date", "total")][1:]
+    assert not [k for e in run.events for k in json.dumps(e).split('"') if k in ("seconds", "time", "date", "total")][
+        1:
+    ]
     assert (run.folder / "clock.jsonl").read_text().count("\n") == len(run.steps)
 
 
@@ -83,7 +85,9 @@ def test_events_hold_no_clock_time(train: Train) -> None:
         ({"budget.seconds": 0.001}, "budget.seconds", 0),
     ],
 )
-def test_a_run_stops_at_its_budget_and_says_why(train: Train, budget: dict[str, Any], reason: str, steps: int | None) -> None:
+def test_a_run_stops_at_its_budget_and_says_why(
+    train: Train, budget: dict[str, Any], reason: str, steps: int | None
+) -> None:
     run = train("grpo", {"budget.steps": None, **budget})
     assert run.stop["event"] == "stop" and run.stop["reason"] == reason
     assert run.stop["detail"]
@@ -126,7 +130,9 @@ def test_dead_data_ends_within_its_bounds(
 
 
 @pytest.mark.parametrize("method", ["grpo", "popo", "grpo-filter", "popo-ineff"])
-def test_no_informative_group_and_no_buffer_means_no_update(train: Train, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+def test_no_informative_group_and_no_buffer_means_no_update(
+    train: Train, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
     monkeypatch.setattr(SortDigits, "verify", staticmethod(never))
     run = train(method)
     assert run.steps[-1]["updates"] == 0 and len(run.steps) == 4

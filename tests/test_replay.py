@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -160,10 +161,7 @@ def test_kl_order_takes_the_nearest(train: Train, batches: list[Any]) -> None:
 
         def distance(e: Any) -> float:
             d = np.concatenate(
-                [
-                    a - b.behaviour_logprobs
-                    for a, b in zip(policy(e.group.rollouts), e.group.rollouts, strict=True)
-                ]
+                [a - b.behaviour_logprobs for a, b in zip(policy(e.group.rollouts), e.group.rollouts, strict=True)]
             ).astype(np.float64)
             return float((np.exp(d) - 1 - d).mean())
 
@@ -177,7 +175,7 @@ def test_kl_order_takes_the_nearest(train: Train, batches: list[Any]) -> None:
         RecentGroups._nearest_first = original  # type: ignore[method-assign]
     assert any(ordered != given for ordered, given in taken)
     for ordered, _ in taken:
-        assert all(a <= b + 1e-6 for a, b in zip(ordered, ordered[1:], strict=False))
+        assert all(a <= b + 1e-6 for a, b in itertools.pairwise(ordered))
 
 
 def test_short_buffer_drop_shrinks_the_batch(train: Train) -> None:
@@ -215,7 +213,11 @@ def test_newest_first_in_place_and_evicted_oldest_first() -> None:
     assert [e.group.uid for e in s.entries] == ["2", "3", "4", "5"]
     fresh = [group(10, alive=False, step=2), group(11, step=2), group(12, alive=False, step=2)]
     placed = s.compose(fresh, 3, 2, nothing)
-    assert [(p.group.uid, p.role.value, p.age) for p in placed] == [("5", "replay", 1), ("11", "fresh", 0), ("4", "replay", 1)]
+    assert [(p.group.uid, p.role.value, p.age) for p in placed] == [
+        ("5", "replay", 1),
+        ("11", "fresh", 0),
+        ("4", "replay", 1),
+    ]
     assert [p.uses for p in s.compose(fresh, 3, 3, nothing) if p.role is Role.replay] == [1, 1]
 
 
@@ -253,7 +255,9 @@ def test_age_and_use_limits() -> None:
 
 
 operations = st.lists(
-    st.tuples(st.lists(st.booleans(), min_size=1, max_size=5), st.integers(0, 6), st.booleans()), min_size=1, max_size=15
+    st.tuples(st.lists(st.booleans(), min_size=1, max_size=5), st.integers(0, 6), st.booleans()),
+    min_size=1,
+    max_size=15,
 )
 limits = st.fixed_dictionaries(
     {

@@ -211,8 +211,24 @@ def test_two_runs_in_one_folder_are_kept_apart(train: Train) -> None:
         again(done.folder, budget__steps=3)
 
 
-COMMAND = [sys.executable, "-m", "rollwise", "train", "--set", "task_args.max_digits=8", "--set", "prompts_per_step=6",
-           "--set", "group_size=4", "--set", "eval.prompts=8", "--set", "eval.every=null", "--set", "log.report=false"]
+COMMAND = [
+    sys.executable,
+    "-m",
+    "rollwise",
+    "train",
+    "--set",
+    "task_args.max_digits=8",
+    "--set",
+    "prompts_per_step=6",
+    "--set",
+    "group_size=4",
+    "--set",
+    "eval.prompts=8",
+    "--set",
+    "eval.every=null",
+    "--set",
+    "log.report=false",
+]
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
@@ -229,7 +245,7 @@ def test_an_interrupt_ends_with_a_checkpoint_and_the_run_goes_on(train: Train, t
             break
         time.sleep(0.02)
     process.send_signal(sent)
-    out, err = process.communicate(timeout=60)
+    _out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "Traceback" not in err
     cut = Finished(folder)

@@ -30,6 +30,7 @@ class Letters:
     """A tokenizer of single characters: all the sampler needs of one."""
 
     pad_token_id: int | None = 0
+    chat_template = None
     eos_token_id = 2
 
     def __call__(self, text: str, add_special_tokens: bool = True) -> dict[str, list[int]]:
@@ -62,7 +63,9 @@ def build(kind: str, **extra: Any) -> Policy:
 def requests(counts: list[int] | None = None) -> list[Request]:
     """Prompts of many lengths."""
     counts = counts or [4] * 7
-    return [Request(prompt=Prompt(uid=f"p{i}", text="0123456789abcdef"[: 1 + 2 * i]), count=c) for i, c in enumerate(counts)]
+    return [
+        Request(prompt=Prompt(uid=f"p{i}", text="0123456789abcdef"[: 1 + 2 * i]), count=c) for i, c in enumerate(counts)
+    ]
 
 
 def sampler(policy: Policy, max_rows: int = 64) -> TorchSampler:
@@ -92,19 +95,20 @@ def test_stored_logprobs_are_those_of_a_plain_forward_pass(kind: str, temperatur
     assert len(lengths) > 3, "completions of one length only would not exercise the dropping of finished rows"
 
 
-def test_a_wrong_cache_would_be_seen() -> None:
+def test_a_wrong_cache_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison above fails when a row's cache is swapped with its neighbour's."""
     policy = build("Qwen3")
+    import rollwise.sampling.cache as cache_module
     import rollwise.sampling.torch_sampler as module
 
-    original = module.select_rows
-    module.select_rows = lambda cache, rows: original(cache, rows.roll(1))  # type: ignore[assignment]
-    try:
-        groups = sampler(policy).generate(requests(), Sampling(max_completion_length=12), run_seed=0, step=0)
-    finally:
-        module.select_rows = original
+    original = cache_module.select_rows
+    monkeypatch.setattr(module, "select_rows", lambda cache, rows: original(cache, rows.roll(1)))
+    groups = sampler(policy).generate(requests(), Sampling(max_completion_length=12), run_seed=0, step=0)
     worst = max(
-        float(np.abs(r.logprobs[1:] - plain_logprobs(policy, r, 1.0)[1:]).max()) for g in groups for r in g if r.length > 1
+        float(np.abs(r.logprobs[1:] - plain_logprobs(policy, r, 1.0)[1:]).max())
+        for g in groups
+        for r in g
+        if r.length > 1
     )
     assert worst > 1e-2
 
@@ -182,7 +186,9 @@ def test_top_p_logprobs_are_those_of_the_cut_distribution() -> None:
 
 def test_greedy_takes_the_most_likely_token() -> None:
     policy = build("Qwen3")
-    groups = sampler(policy).generate(requests([2] * 7), Sampling(temperature=0, max_completion_length=8), run_seed=0, step=0)
+    groups = sampler(policy).generate(
+        requests([2] * 7), Sampling(temperature=0, max_completion_length=8), run_seed=0, step=0
+    )
     for a, b in groups:
         assert a.completion_ids.tolist() == b.completion_ids.tolist()
         ids = torch.from_numpy(np.concatenate([a.prompt_ids, a.completion_ids])).long()[None]
@@ -220,7 +226,10 @@ def test_long_completions_outgrow_the_first_cache_block() -> None:
     policy = build("Qwen3", max_position_embeddings=1024)
     policy.eos_ids = (999,)  # never drawn, so that every row runs on
     group = sampler(policy).generate(
-        [Request(prompt=Prompt(uid="p", text="abcdef"), count=2)], Sampling(max_completion_length=300), run_seed=0, step=0
+        [Request(prompt=Prompt(uid="p", text="abcdef"), count=2)],
+        Sampling(max_completion_length=300),
+        run_seed=0,
+        step=0,
     )[0]
     for rollout in group:
         assert rollout.length == 300 and rollout.stop is StopReason.length

@@ -61,9 +61,7 @@ def load_model(config: RunConfig, folder: Path | None = None) -> Policy:
     return load_policy(name, device=config.device, dtype=config.dtype)
 
 
-def make_loop(
-    config: RunConfig, task: Task, policy: Policy, watcher: Watcher, interrupted: Callable[[], bool]
-) -> Loop:
+def make_loop(config: RunConfig, task: Task, policy: Policy, watcher: Watcher, interrupted: Callable[[], bool]) -> Loop:
     """All parts of a run, wired."""
     from rollwise.evaluate import evaluate
     from rollwise.learner.learner import Learner

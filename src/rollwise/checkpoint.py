@@ -74,8 +74,8 @@ def steps(folder: Path) -> list[int]:
 
 
 def newest(folder: Path) -> tuple[Path, list[str]]:
-    """The newest checkpoint that verifies, and a line on each newer one that was refused. UserError if there is none."""
-    refused = []
+    """The newest checkpoint that verifies, and a line on each newer one that was refused. UserError without one."""
+    refused: list[str] = []
     for step in reversed(steps(folder)):
         path = folder / f"step_{step}"
         fault = verify(path)

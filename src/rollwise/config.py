@@ -1,12 +1,13 @@
 """A run's settings: typed sections, one YAML file, dotted overrides, and errors that name the key.
 
-Layers, later over earlier: the defaults below, the starter's recipe (only with `model: starter`), the method's defaults,
-the user's file, `--set a.b=c`. Unknown keys, wrong types and impossible values raise `UserError` with the key and what
-would be right. Imports neither torch nor numpy.
+Layers, later over earlier: the defaults below, the starter's recipe (only with `model: starter`), the method's
+defaults, the user's file, `--set a.b=c`. Unknown keys, wrong types and impossible values raise `UserError` with the key
+and what would be right. Imports neither torch nor numpy.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import types
@@ -96,8 +97,9 @@ class ObjectiveConfig:
     weight_cap: float | None = key(None, "decoupled: upper bound on the weight; null: none", gt=0)
     weight_over_cap: Literal["clamp", "mask"] = key("clamp", "decoupled: tokens above the cap are clamped or removed")
     reduction: Literal["token", "sequence", "prompt", "constant"] = key(
-        "token", "token: mean over tokens; sequence: of per-rollout means; prompt: of per-group token means; "
-        "constant: sum / (rollouts x max_completion_length)"
+        "token",
+        "token: mean over tokens; sequence: of per-rollout means; prompt: of per-group token means; "
+        "constant: sum / (rollouts x max_completion_length)",
     )
     kl_coef: float = key(0.0, "weight of KL(policy || frozen start model), k3 estimator", ge=0)
     entropy_coef: float = key(0.0, "weight of the entropy bonus", ge=0)
@@ -128,7 +130,9 @@ class EvalConfig:
     samples: int = key(1, "completions per prompt", gt=0)
     temperature: float = key(1.0, "0 is greedy", ge=0)
     top_p: float = key(1.0, "nucleus mass", gt=0, le=1)
-    seed: int = key(0, "seed of the evaluation samples; apart from the run's seed, so that runs are compared alike", ge=0)
+    seed: int = key(
+        0, "seed of the evaluation samples; apart from the run's seed, so that runs are compared alike", ge=0
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -147,7 +151,7 @@ class LogConfig:
 class RunConfig:
     method: str = key("grpo", "a name from `rollwise methods`")
     task: str = key("sort_digits", "what is trained on")
-    task_args: dict[str, Any] = key({}, "the task's own settings")
+    task_args: dict[str, Any] = key({}, "the task's own settings")  # noqa: RUF009
     model: str = key("starter", "a folder or hub name of a causal language model; starter: the bundled one of the task")
     output: str | None = key(None, "run folder; null: runs/<task>-<method>-seed<seed>")
     seed: int = key(0, "every random number of the run derives from it", ge=0)
@@ -322,10 +326,8 @@ def _convert(value: Any, hint: Any, meta: Mapping[str, Any], name: str, source: 
         return value
     base = typing.get_origin(want) or want
     if base is float and isinstance(value, str):  # YAML 1.1 reads 1e-5 as text
-        try:
+        with contextlib.suppress(ValueError):
             value = float(value)
-        except ValueError:
-            pass
     if base is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if base is int and isinstance(value, float) and value.is_integer():
@@ -348,35 +350,45 @@ def _check_bounds(value: float, meta: Mapping[str, Any], name: str, source: str)
         ("le", lambda v, b: v <= b, "at most"),
     ):
         limit = meta.get(bound)
-        if limit is not None and not holds(value, limit):
+        if limit is not None and not holds(value, limit):  # type: ignore[no-untyped-call]
             raise UserError(f"{source}: {name} is {value}; it must be {words} {limit}")
 
 
 def _check_together(config: RunConfig, source: str) -> None:
     """Settings that are each legal and together are not."""
     learner, replay, allocation = config.learner, config.replay, config.allocation
-    if all(v is None for v in (config.budget.rollouts, config.budget.tokens, config.budget.steps, config.budget.seconds)):
-        raise UserError(f"{source}: no budget; give one of budget.rollouts, budget.tokens, budget.steps, budget.seconds")
+    if all(
+        v is None for v in (config.budget.rollouts, config.budget.tokens, config.budget.steps, config.budget.seconds)
+    ):
+        raise UserError(
+            f"{source}: no budget; give one of budget.rollouts, budget.tokens, budget.steps, budget.seconds"
+        )
     if learner.schedule != "constant" and learner.schedule_updates is None:
         raise UserError(f"{source}: learner.schedule is {learner.schedule}; give learner.schedule_updates as well")
     if learner.schedule_updates is not None and learner.schedule_updates <= learner.warmup_updates:
-        raise UserError(f"{source}: learner.schedule_updates is {learner.schedule_updates}; above learner.warmup_updates")
+        raise UserError(
+            f"{source}: learner.schedule_updates is {learner.schedule_updates}; above learner.warmup_updates"
+        )
     if config.group_size < 2:
-        raise UserError(f"{source}: group_size is {config.group_size}; a group needs at least 2 rollouts to have variance")
+        raise UserError(
+            f"{source}: group_size is {config.group_size}; a group needs at least 2 rollouts to have variance"
+        )
     if replay.capacity is not None and replay.capacity_batches is not None:
         raise UserError(f"{source}: replay.capacity and replay.capacity_batches are both set; keep one")
     if replay.max_age is not None and replay.max_age < replay.min_age:
         raise UserError(f"{source}: replay.max_age is {replay.max_age}; at least replay.min_age ({replay.min_age})")
     if allocation.on_limit == "replay" and replay.kind != "recent":
-        raise UserError(f"{source}: allocation.on_limit is replay with replay.kind {replay.kind}; set replay.kind=recent")
+        raise UserError(
+            f"{source}: allocation.on_limit is replay with replay.kind {replay.kind}; set replay.kind=recent"
+        )
     if allocation.max_rollouts is not None and allocation.max_rollouts < config.group_size:
-        raise UserError(f"{source}: allocation.max_rollouts is {allocation.max_rollouts}; at least group_size ({config.group_size})")
+        raise UserError(
+            f"{source}: allocation.max_rollouts is {allocation.max_rollouts}; at least group_size ({config.group_size})"
+        )
     per_round = config.prompts_per_step * config.group_size
     smallest = config.group_size if allocation.kind == "dynamic" else per_round
     if config.budget.rollouts is not None and config.budget.rollouts < smallest:
-        raise UserError(
-            f"{source}: budget.rollouts is {config.budget.rollouts}; the first step needs {smallest}"
-        )
+        raise UserError(f"{source}: budget.rollouts is {config.budget.rollouts}; the first step needs {smallest}")
     if config.task_args and not all(isinstance(k, str) for k in config.task_args):
         raise UserError(f"{source}: task_args has a key that is not text")
 

@@ -17,7 +17,7 @@ class UserError(Exception):
 def nearest(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?`, or the list of what is known where nothing is near. For the tail of an error line."""
     names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.55)
     if close:
         return f"did you mean '{close[0]}'?"
     return "known: " + ", ".join(names)

@@ -70,9 +70,7 @@ def summarise(groups: Sequence[Group], samples: int) -> dict[str, float]:
     }
     k = 1
     while k <= samples:
-        results[f"pass@{k}"] = mean(
-            [pass_at_k(len(s), sum(r.correct for r in s), k) for s in scored if len(s) >= k]
-        )
+        results[f"pass@{k}"] = mean([pass_at_k(len(s), sum(r.correct for r in s), k) for s in scored if len(s) >= k])
         k *= 2
     results["mean_length"] = mean([float(r.length) for r in members])
     results["truncated"] = mean([float(r.stop is StopReason.length) for r in members])

@@ -18,6 +18,9 @@ import torch
 from rollwise.errors import UserError
 from rollwise.records import IDS, Prompt
 
+TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model", "tekken.json")
+
+
 @dataclass(slots=True, kw_only=True)
 class Policy:
     """A causal language model with what is needed to feed it. `model(ids).logits` are its next-token logits."""
@@ -32,7 +35,8 @@ class Policy:
 
     @property
     def device(self) -> torch.device:
-        return next(self.model.parameters()).device
+        device: torch.device = next(self.model.parameters()).device
+        return device
 
     @property
     def vocab_size(self) -> int:
@@ -56,13 +60,20 @@ class Policy:
         return self.model.get_output_embeddings()(hidden)  # type: ignore[no-any-return]
 
     def encode(self, prompt: Prompt) -> np.ndarray:
-        """Prompt ids, int32 [P]: messages through the chat template, text as it is."""
-        if prompt.messages is not None:
-            ids = self.tokenizer.apply_chat_template(
-                prompt.messages, add_generation_prompt=True, tokenize=True, return_dict=False
-            )
-        else:
-            ids = self.tokenizer(prompt.text, add_special_tokens=True)["input_ids"]
+        """Prompt ids, int32 [P]: messages through the chat template, text as it is. Raises UserError where the
+        tokenizer cannot."""
+        if prompt.messages is not None and self.tokenizer.chat_template is None:
+            raise UserError("model: its tokenizer has no chat template; for a base model set task_args.template=base")
+        try:
+            if prompt.messages is not None:
+                ids = self.tokenizer.apply_chat_template(
+                    prompt.messages, add_generation_prompt=True, tokenize=True, return_dict=False
+                )
+            else:
+                ids = self.tokenizer(prompt.text, add_special_tokens=True)["input_ids"]
+        except Exception as error:  # templates and tokenizers are the model's own code and raise what they like
+            reason = " ".join(str(error).split())[:120]
+            raise UserError(f"prompt {prompt.uid}: this model's tokenizer cannot encode it ({reason})") from None
         return np.asarray(ids, dtype=IDS)
 
     def decode(self, completions: Iterable[np.ndarray]) -> list[str]:
@@ -80,6 +91,8 @@ def load_policy(name: str, *, device: str = "cpu", dtype: str = "float32") -> Po
         raise UserError(f"model: {name} is not a folder; give a Hugging Face model folder or a hub name")
     if local and not (where / "config.json").is_file():
         raise UserError(f"model: {name} has no config.json; give a Hugging Face model folder")
+    if local and not any((where / file).is_file() for file in TOKENIZERS):
+        raise UserError(f"model: {name} has no tokenizer; put its tokenizer.json beside config.json")
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging as hf_logging
 

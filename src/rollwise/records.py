@@ -218,9 +218,7 @@ class Group:
     def size(self) -> int:
         return len(self.rollouts)
 
-    def remembering(
-        self, birth: Sequence[np.ndarray | None], reference: Sequence[np.ndarray | None]
-    ) -> Group:
+    def remembering(self, birth: Sequence[np.ndarray | None], reference: Sequence[np.ndarray | None]) -> Group:
         """The group with the trainer's log-probs written into members that have none yet; never over stored ones."""
         return dataclasses.replace(
             self,

@@ -1,6 +1,6 @@
 """A run and its folder: start, resume, checkpoints, events, and a clean end.
 
-    config.yaml  events.jsonl  clock.jsonl  [rollouts.jsonl]  checkpoints/step_N/  report.html
+config.yaml  events.jsonl  clock.jsonl  [rollouts.jsonl]  checkpoints/step_N/  report.html
 """
 
 from __future__ import annotations
@@ -125,9 +125,10 @@ def resume(output: Path, changes: Callable[[dict[str, Any]], RunConfig], display
             task = load_task(config)
             check_data(config, task)
             policy = load_model(config, path / "model")
-            with _Folder(output, config, policy, display, at=state["logs"]) as folder, _interruptible(
-                display
-            ) as interrupted:
+            with (
+                _Folder(output, config, policy, display, at=state["logs"]) as folder,
+                _interruptible(display) as interrupted,
+            ):
                 loop = folder.loop = make_loop(config, task, policy, folder, interrupted)
                 loop.load_state_dict(state["loop"])
                 folder.saved_at = loop.step

@@ -95,7 +95,7 @@ class Dynamic:
         lost = [(Outcome.surplus, g) for g in extra] if self.surplus == "drop" else [(Outcome.held, g) for g in extra]
         dead = [(g.dead_outcome, g) for g in self.dead]
         slots = self.prompts if self.on_limit == "replay" else len(batch)
-        settled = Settled(groups=tuple(batch), slots=slots, outcomes=tuple([*dead, *lost]), note=note, stop=stop)
+        settled = Settled(groups=tuple(batch), slots=slots, outcomes=(*dead, *lost), note=note, stop=stop)
         self._begin()
         return settled
 

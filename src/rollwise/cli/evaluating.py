@@ -69,7 +69,8 @@ def _lines(out: dict[str, Any]) -> list[str]:
         results, sampling = entry["results"], entry["sampling"]
         how = "greedy" if name == "greedy" else f"avg@{entry['samples']}"
         lines.append(
-            f"  {how:<8} accuracy {results['accuracy']:.3f}   ({entry['prompts']} held-out prompts x {entry['samples']}, "
+            f"  {how:<8} accuracy {results['accuracy']:.3f}   "
+            f"({entry['prompts']} held-out prompts x {entry['samples']}, "
             f"temperature {sampling['temperature']:g}, top-p {sampling['top_p']:g}, "
             f"at most {sampling['max_completion_length']} tokens, seed {out['seed']})"
         )

@@ -24,7 +24,8 @@ def overrides(texts: list[str]) -> dict[str, Any]:
 
 def layers(args: Namespace) -> list[tuple[str, dict[str, Any]]]:
     """Settings by source: the recipe (or the main job), `--set`, and the named flags."""
-    flags = {name: _value(name, getattr(args, name, None)) for name in FLAGS if getattr(args, name, None) is not None}
+    given = {name: getattr(args, name) for name in FLAGS}
+    flags = {name: _value(name, text) for name, text in given.items() if text is not None}
     typed = overrides(args.set)
     if args.recipe is None:
         own_budget = MAIN_BUDGET if "budget" not in typed else {}

@@ -79,7 +79,11 @@ def parser() -> argparse.ArgumentParser:
     compare.add_argument("--seeds", default="3", help="how many (3: seeds 0, 1, 2), or a list such as 10,11,12")
     compare.add_argument("--rollouts", type=_positive, required=True, help="budget of each run")
     compare.add_argument(
-        "--more", action="append", default=[], metavar="METHOD=FACTOR", help="run a method on to FACTOR x the budget too"
+        "--more",
+        action="append",
+        default=[],
+        metavar="METHOD=FACTOR",
+        help="run a method on to FACTOR x the budget too",
     )
     compare.add_argument("--targets", help="accuracies, with commas; default: from the data")
     compare.add_argument("--jobs", type=_positive, help="runs at once (default: one per core)")

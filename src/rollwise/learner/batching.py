@@ -5,6 +5,7 @@ Both are pure functions of the data and a seed. The loss does not depend on the 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from rollwise import seeds
@@ -27,9 +28,7 @@ def mini_batches(rows: Sequence[Row], count: int, *, seed: int, step: int, epoch
     order = seeds.generator(seed, "mini-batches", step, epoch).permutation(len(units))
     parts = min(count, len(units))
     cuts = [len(units) * p // parts for p in range(parts + 1)] if parts else [0]
-    return [
-        [i for u in order[a:b] for i in members[units[u]]] for a, b in zip(cuts[:-1], cuts[1:], strict=True)
-    ]
+    return [[i for u in order[a:b] for i in members[units[u]]] for a, b in itertools.pairwise(cuts)]
 
 
 def micro_batches(length: Sequence[int], max_tokens: int, device: str = "cpu") -> list[list[int]]:

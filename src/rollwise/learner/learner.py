@@ -213,9 +213,7 @@ class Learner:
             out[i, : rollout.length] = torch.from_numpy(rollout.behaviour_logprobs).to(out.device)
         return out
 
-    def _fill(
-        self, out: list[np.ndarray | None], policy: Policy, rows: Sequence[Row], wanted: Sequence[int]
-    ) -> None:
+    def _fill(self, out: list[np.ndarray | None], policy: Policy, rows: Sequence[Row], wanted: Sequence[int]) -> None:
         for i, lp in zip(wanted, self._pass(policy, [rows[i].rollout for i in wanted]), strict=True):
             out[i] = lp
 

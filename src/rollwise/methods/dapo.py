@@ -4,8 +4,8 @@ Paper: arXiv 2503.14476.
 
 Differs: generation is bounded, by default at 10 rounds of prompts_per_step prompts, after which the step trains on the
 groups it has; the paper's loop is not bounded, verl's recipe raises an error there. Reward is the task's, not +-1: the
-advantage does not change. Surplus informative groups are dropped, as in the released code. The soft overlong penalty and
-overlong filtering are not part of this method's defaults.
+advantage does not change. Surplus informative groups are dropped, as in the released code. The soft overlong penalty
+and overlong filtering are not part of this method's defaults.
 """
 
 from rollwise.methods.base import Method

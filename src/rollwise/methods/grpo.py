@@ -3,8 +3,8 @@
 Paper: DeepSeekMath, arXiv 2402.03300.
 
 Differs: the loss is averaged over all tokens of a mini-batch and the clip is asymmetric (0.2 / 0.28, dual clip 10), as
-in the GRPO baselines that POPO and MoPPS are compared with; the paper averages per response first and clips at 0.2. No KL
-term. For the paper's form set objective.reduction=sequence, objective.clip_high=0.2, objective.kl_coef=0.04.
+in the GRPO baselines that POPO and MoPPS are compared with; the paper averages per response first and clips at 0.2. No
+KL term. For the paper's form set objective.reduction=sequence, objective.clip_high=0.2, objective.kl_coef=0.04.
 """
 
 from rollwise.methods.base import Method

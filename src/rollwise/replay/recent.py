@@ -102,12 +102,14 @@ class RecentGroups:
         self.entries = kept
 
     def _nearest_first(self, entries: list[Entry], policy: PolicyLogprobs) -> list[Entry]:
-        """Ordered by the mean k3 estimate of KL(behaviour || policy) on the stored tokens; newest first among equals."""
+        """By the mean k3 estimate of KL(behaviour || policy) on the stored tokens; newest first among equals."""
         rollouts = [r for e in entries for r in e.group.rollouts]
         now = iter(policy(rollouts))
         distances = []
         for entry in entries:
-            logratio = np.concatenate([next(now) - r.behaviour_logprobs for r in entry.group.rollouts]).astype(np.float64)
+            logratio = np.concatenate([next(now) - r.behaviour_logprobs for r in entry.group.rollouts]).astype(
+                np.float64
+            )
             distances.append(float(np.mean(np.exp(logratio) - 1 - logratio)))
         return [entries[i] for i in np.argsort(np.asarray(distances), kind="stable")]
 

@@ -123,9 +123,7 @@ class TorchSampler:
                 lp[:n].astype(LOGP),
                 StopReason.eos if e else StopReason.length,
             )
-            for i, lp, n, e in zip(
-                ids.cpu().numpy(), logp.cpu().numpy(), length.tolist(), ended.tolist(), strict=True
-            )
+            for i, lp, n, e in zip(ids.cpu().numpy(), logp.cpu().numpy(), length.tolist(), ended.tolist(), strict=True)
         ]
 
 
@@ -155,9 +153,7 @@ class _Decoder:
         self.position = position[repeat, -1:]
         self.length = width
 
-    def _forward(
-        self, ids: torch.Tensor, mask: torch.Tensor | None, position: torch.Tensor
-    ) -> torch.Tensor:
+    def _forward(self, ids: torch.Tensor, mask: torch.Tensor | None, position: torch.Tensor) -> torch.Tensor:
         with self.policy.precision():
             out = self.policy.model(
                 input_ids=ids,
@@ -221,9 +217,7 @@ def nucleus(logp: torch.Tensor, top_p: float) -> torch.Tensor:
     return kept - kept.logsumexp(dim=-1, keepdim=True)
 
 
-def _chunks(
-    requests: Sequence[Request], prompts: list[np.ndarray], max_rows: int
-) -> list[list[tuple[int, int, int]]]:
+def _chunks(requests: Sequence[Request], prompts: list[np.ndarray], max_rows: int) -> list[list[tuple[int, int, int]]]:
     """Requests as (index, first member, count), sorted by prompt length to pad little, at most `max_rows` a chunk."""
     order = sorted(range(len(requests)), key=lambda i: (len(prompts[i]), i))
     chunks: list[list[tuple[int, int, int]]] = [[]]

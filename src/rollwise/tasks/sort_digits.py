@@ -68,5 +68,3 @@ class SortDigits:
         """A right completion, for the warm-up of the starter."""
         del rng  # there is one way only
         return str(prompt.answer)
-
-
