@@ -55,6 +55,7 @@ check: test
 
 lint: $(DEV)
 	$(BIN)/ruff check
+	$(BIN)/ruff format --check --quiet
 	$(BIN)/mypy
 
 format: $(DEV)
@@ -80,7 +81,13 @@ smoke: wheel
 	@cd build && PYTHONPATH=$$(../$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
 	  smoke/bin/rollwise train --set budget.steps=2 --set eval.prompts=64 --set output=smoke-run $(ARGS)
 
-bench: $(RUNTIME)
+# TRL lives in an environment of its own, with the same torch and transformers.
+build/trl/.ready: benchmarks/requirements-trl.txt
+	@"$(PYTHON)" -m venv build/trl
+	@build/trl/bin/python -m pip --disable-pip-version-check install --quiet --requirement $<
+	@touch $@
+
+bench: $(RUNTIME) build/trl/.ready
 	@$(BIN)/python benchmarks/step_vs_trl.py $(ARGS)
 
 compare: $(RUNTIME)
