@@ -116,6 +116,7 @@ def ledger(
         "rounds": step * rounds,
         "updates": 4 * step,
         "skipped_updates": 0,
+        "idle_steps": 0,
         "refill": {"rollouts": refill, "unknown": 1},
     }
 

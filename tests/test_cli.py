@@ -16,6 +16,7 @@ import pytest
 from rollwise.cli.main import main
 from rollwise.methods import method_names
 from rollwise.starters import starter_path
+from tests.models import tiny_model
 
 SMALL = ["--set", "prompts_per_step=4", "--set", "group_size=4", "--set", "eval.prompts=8", "--set", "eval.samples=1",
          "--set", "budget.steps=2", "--set", "task_args.max_digits=6"]  # fmt: skip
@@ -207,15 +208,36 @@ def test_the_default_name_moves_on_and_an_explicit_one_does_not(
     refused(capsys, ["train", *SMALL, "--output", "runs/sort_digits-popo-seed0"], "in use")
 
 
-def test_a_users_own_model_trains_on_every_task(tmp_path: Path) -> None:
-    """By path, with the templates real models get."""
-    folder = tmp_path / "mine"
-    shutil.copytree(starter_path("countdown"), folder)
-    for task in ("sort_digits", "chain_sum", "countdown"):
-        argv = ["train", "--model", str(folder), "--task", task, "--output", str(tmp_path / task), "--quiet",
-                "--set", "prompts_per_step=2", "--set", "group_size=2", "--set", "budget.steps=1",
-                "--set", "eval.prompts=2", "--set", "sampling.max_completion_length=8", "--set", "task_args.template=bare"]  # fmt: skip
+@pytest.mark.parametrize("kind", ["Qwen2", "Qwen3", "Llama"])
+@pytest.mark.parametrize("task", ["sort_digits", "chain_sum", "countdown"])
+def test_a_users_own_model_by_path(tmp_path: Path, kind: str, task: str) -> None:
+    """With the template a chat model gets, and the one for base models where there is no chat template."""
+    for template, chat in (("auto", True), ("base", False)):
+        folder = tiny_model(tmp_path / f"{kind}-{template}", kind, chat=chat)
+        run = tmp_path / f"run-{template}"
+        argv = ["train", "--model", str(folder), "--task", task, "--method", "popo", "--output", str(run), "--quiet"]
+        small = "prompts_per_step=2 group_size=2 budget.steps=1 eval.prompts=2 log.rollouts=true"
+        for setting in (*small.split(), "sampling.max_completion_length=8", f"task_args.template={template}"):
+            argv += ["--set", setting]
         assert main(argv) == 0
+        group = json.loads((run / "rollouts.jsonl").read_text().splitlines()[0])
+        assert (group["prompt"]["messages"] is not None) == chat
+        assert len(group["rollouts"][0]["prompt_ids"]) > 60, "the question in words, byte by byte"
+
+
+def test_a_base_model_without_chat_template_says_what_to_set(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tiny_model(tmp_path / "base", "Qwen2", chat=False)
+    refused(
+        capsys, ["train", *SMALL, "--model", str(folder), "--output", str(tmp_path / "r")], "task_args.template=base"
+    )
+
+
+def test_characters_the_model_cannot_encode(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["train", *SMALL, "--set", "task_args.template=instruct", "--output", str(tmp_path / "r")]
+    refused(capsys, argv, "this model's tokenizer cannot encode it")
+    assert not (tmp_path / "r").exists()
 
 
 def test_methods_are_listed_with_paper_parts_and_differences(capsys: pytest.CaptureFixture[str]) -> None:

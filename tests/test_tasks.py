@@ -282,7 +282,8 @@ def test_rows_are_split_by_key(tmp_path: Path) -> None:
 def test_heldout_file_takes_its_rows_out_of_training(tmp_path: Path) -> None:
     data, held = write(tmp_path / "a.jsonl", ROWS), write(tmp_path / "b.jsonl", [{"nums": [7, 2, 1], "target": 10}])
     task = build("countdown", data=data, heldout_data=held)
-    assert (len(task.heldout), len(task.train), task.left_out) == (1, len(ROWS) - 1, 1)
+    assert (len(task.heldout), len(task.train)) == (1, len(ROWS) - 1)
+    assert task.notes == ("1 training rows are also held out and were left out of training",)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,8 @@ class Ledger:
         self.evaluation = Count()
         self.rounds = 0
         self.updates = 0
-        self.skipped_updates = 0
+        self.skipped_updates = 0  # loss or gradient not finite
+        self.idle_steps = 0  # steps in which no group could teach
         self.refill_rollouts = 0.0
         self.refill_unknown = 0
 
@@ -101,6 +102,7 @@ class Ledger:
             "rounds": self.rounds,
             "updates": self.updates,
             "skipped_updates": self.skipped_updates,
+            "idle_steps": self.idle_steps,
             "refill": {"rollouts": self.refill_rollouts, "unknown": self.refill_unknown},
         }
 
@@ -116,5 +118,6 @@ class Ledger:
         self.rounds = state["rounds"]
         self.updates = state["updates"]
         self.skipped_updates = state["skipped_updates"]
+        self.idle_steps = state["idle_steps"]
         self.refill_rollouts = state["refill"]["rollouts"]
         self.refill_unknown = state["refill"]["unknown"]

@@ -103,6 +103,7 @@ class Loop:
         self.replay.store(_remember(settled.groups, placed, batch, learned), self.step)
         self.curriculum.observe(fresh)
         self.ledger.updates, self.ledger.skipped_updates = self.learner.updates, self.learner.skipped
+        self.ledger.idle_steps += learned.idle
         metrics = {
             **of_groups(fresh),
             "rounds": float(self.ledger.rounds - rounds_before),

@@ -21,6 +21,7 @@ from rollwise.events import CLOCK, EVENTS, ROLLOUTS, SCHEMA, EventLog
 from rollwise.loop import Loop
 from rollwise.policy import Policy
 from rollwise.records import Group, StepRecord
+from rollwise.tasks import Task
 
 
 class Display(Protocol):
@@ -76,6 +77,8 @@ def start(config: RunConfig, display: Display) -> tuple[Path, dict[str, Any]]:
     check_data(config, task)
     policy = load_model(config)
     _check_prompts(config, policy, task)
+    for note in task.notes:
+        display.note(note)
     try:
         output.mkdir(parents=True, exist_ok=True)
         lock = _lock(output)
@@ -146,16 +149,23 @@ def _changed(a: RunConfig, b: RunConfig) -> dict[str, tuple[Any, Any]]:
     return {k: (one.get(k), two.get(k)) for k in sorted(one.keys() | two.keys()) if one.get(k) != two.get(k)}
 
 
-def _check_prompts(config: RunConfig, policy: Policy, task: Any) -> None:
-    """The first prompts fit, so that a template that never fits is found before the folder is made."""
-    for source in (task.train, task.heldout):
-        prompt = source[0]
-        length = len(policy.encode(prompt))
-        if not 0 < length <= config.sampling.max_prompt_length:
-            raise UserError(
-                f"prompt {prompt.uid} has {length} tokens; sampling.max_prompt_length allows "
-                f"1 to {config.sampling.max_prompt_length}"
-            )
+PROMPTS_CHECKED = 20_000
+
+
+def _check_prompts(config: RunConfig, policy: Policy, task: Task) -> None:
+    """Prompts fit, before the folder is made: all of a data set of up to 20,000 rows, as many evenly spread rows of a
+    larger one, the first 1,000 of a generated task. One that is found later ends the run with the same line."""
+    for source, used in ((task.train, len(task.train)), (task.heldout, config.eval.prompts)):
+        most = min(used, 1_000 if source.generated else PROMPTS_CHECKED)
+        stride = 1 if source.generated else max(1, used // most)
+        for prompt in (source[i * stride] for i in range(most)):
+            length = len(policy.encode(prompt))
+            _check_length(prompt.uid, length, config.sampling.max_prompt_length)
+
+
+def _check_length(uid: str, length: int, limit: int) -> None:
+    if not 0 < length <= limit:
+        raise UserError(f"prompt {uid} has {length} tokens; sampling.max_prompt_length allows 1 to {limit}")
 
 
 class _Folder:

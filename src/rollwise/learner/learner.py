@@ -36,6 +36,7 @@ class Learned:
     prox: list[np.ndarray | None]  # per row: log-probs [T] at the start of the step, None where not computed
     reference: list[np.ndarray | None]  # per row: the frozen reference's, None where not computed
     metrics: dict[str, float] = field(default_factory=dict)
+    idle: bool = False  # no row could move the weights, so no update was taken
     stop: str = ""  # why the run must end; empty otherwise
 
 
@@ -78,6 +79,7 @@ class Learner:
         rows = batch.rows
         learned = Learned(prox=[None] * len(rows), reference=[None] * len(rows))
         live = [self._matters(r) for r in rows]
+        learned.idle = not any(live)
         log = TokenLog()
         before = self.updates
         if any(live):

@@ -57,10 +57,12 @@ def sentences(run: Run) -> list[str]:
     updates = amount(run.ledger, "updates") or (run.steps[-1].updates if run.steps else 0)
     text = f"{plural(run.last_step, 'step')}, {plural(updates, 'optimizer update')}"
     if skipped:
-        text += f" ({count(skipped)} skipped: nothing to learn from)"
+        text += f" ({count(skipped)} skipped: loss or gradient not finite)"
     if rounds:
         text += f", {plural(rounds, 'generation round')}"
     lines.append(text + ".")
+    if idle := amount(run.ledger, "idle_steps"):
+        lines.append(f"{plural(idle, 'step')} had no group that could teach and took no update.")
     if run.stop is None:
         lines.append("No stop event: the run is still going, or was cut off.")
     else:

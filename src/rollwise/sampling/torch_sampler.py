@@ -191,7 +191,8 @@ class _Streams:
         if t % STREAM_BLOCK == 0:
             for row in rows.tolist():
                 self.block[row] = self.generators[row].random(STREAM_BLOCK)
-        return torch.from_numpy(self.block[rows.cpu().numpy(), t % STREAM_BLOCK]).to(rows.device)
+        drawn = torch.from_numpy(self.block[rows.cpu().numpy(), t % STREAM_BLOCK])
+        return drawn.float().to(rows.device) if rows.device.type == "mps" else drawn.to(rows.device)
 
 
 def choose(logits: torch.Tensor, uniform: torch.Tensor, sampling: Sampling) -> tuple[torch.Tensor, torch.Tensor]:
@@ -202,8 +203,9 @@ def choose(logits: torch.Tensor, uniform: torch.Tensor, sampling: Sampling) -> t
     logp = torch.log_softmax(logits / sampling.temperature, dim=-1)
     if sampling.top_p < 1:
         logp = nucleus(logp, sampling.top_p)
-    cumulative = logp.exp().cumsum(dim=-1, dtype=torch.float64)
-    target = uniform.to(torch.float64)[:, None] * cumulative[:, -1:]
+    wide = torch.float32 if logits.device.type == "mps" else torch.float64  # Apple's devices have no float64
+    cumulative = logp.exp().cumsum(dim=-1, dtype=wide)
+    target = uniform.to(wide)[:, None] * cumulative[:, -1:]
     token = torch.searchsorted(cumulative, target, right=True)[:, 0].clamp_max(logits.shape[-1] - 1)
     return token, logp.gather(1, token[:, None])[:, 0]
 

@@ -10,6 +10,8 @@ from rollwise.records import Prompt, StopReason, Verdict
 class PromptSource(Protocol):
     """A finite list of prompts, addressed by index. Deterministic: the same index is always the same prompt."""
 
+    generated: bool  # made from the index, so that its rows are alike; otherwise read from somewhere
+
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: int) -> Prompt:
@@ -23,6 +25,7 @@ class Task(Protocol):
     name: str
     train: PromptSource
     heldout: PromptSource
+    notes: tuple[str, ...]  # what the user should know of the data, a line each
 
     def verify(self, text: str, answer: object, stop: StopReason) -> Verdict:
         """The verdict on a completion's text. Never raises on any text; bounded in time and memory."""

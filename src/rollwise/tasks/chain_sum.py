@@ -44,6 +44,7 @@ class ChainSum:
             raise wrong("max_total", args.max_total, f"at least task_args.max_operand ({args.max_operand})")
         self.args = args
         self.template = resolve(args.template, starter=starter)
+        self.notes: tuple[str, ...] = ()
         self.train: PromptSource = TrainSource(self, args.train_size, args.data_seed)
         self.heldout: PromptSource = HeldoutSource(self, args.heldout_size, args.data_seed)
 

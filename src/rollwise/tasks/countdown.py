@@ -55,13 +55,15 @@ class Countdown:
         self.template = resolve(args.template, starter=starter)
         self.train: PromptSource
         self.heldout: PromptSource
-        self.left_out = 0  # training rows of a file that are also held out
+        self.notes: tuple[str, ...] = ()
         if args.data is None:
             self.train = TrainSource(self, args.train_size, args.data_seed)
             self.heldout = HeldoutSource(self, args.heldout_size, args.data_seed)
         else:
             rows = read_problems(args.data)
-            train, heldout, self.left_out = split_rows(rows, args.data, args.heldout_data)
+            train, heldout, left_out = split_rows(rows, args.data, args.heldout_data)
+            if left_out:
+                self.notes = (f"{left_out} training rows are also held out and were left out of training",)
             self.train = RowSource(self, train[: args.train_size], "train")
             self.heldout = RowSource(self, heldout[: args.heldout_size], "heldout")
 

@@ -33,6 +33,7 @@ class SortDigits:
             raise wrong("max_digits", args.max_digits, f"at least task_args.min_digits ({args.min_digits})")
         self.args = args
         self.template = resolve(args.template, starter=starter)
+        self.notes: tuple[str, ...] = ()
         self.train: PromptSource = TrainSource(self, args.train_size, args.data_seed)
         self.heldout: PromptSource = HeldoutSource(self, args.heldout_size, args.data_seed)
 

@@ -69,6 +69,8 @@ def pick(family: Family[Q], rng: Random, held: bool, seen: set[Q] | None = None)
 class TrainSource(Generic[Q]):
     """Prompt i is a pure function of (data seed, i); nothing is stored, any index costs the same."""
 
+    generated = True
+
     def __init__(self, family: Family[Q], size: int, data_seed: int) -> None:
         self._family, self._size, self._seed = family, size, data_seed
 
@@ -83,6 +85,8 @@ class TrainSource(Generic[Q]):
 
 class HeldoutSource(Generic[Q]):
     """As `TrainSource`, without repeats. To know them, the questions up to the largest index asked for are kept."""
+
+    generated = True
 
     def __init__(self, family: Family[Q], size: int, data_seed: int) -> None:
         self._family, self._size, self._seed = family, size, data_seed
@@ -104,6 +108,8 @@ class HeldoutSource(Generic[Q]):
 
 class RowSource(Generic[Q]):
     """Prompts of a given list of questions, in its order."""
+
+    generated = False
 
     def __init__(self, family: Family[Q], rows: Sequence[Q], split: Split) -> None:
         self._family, self._rows, self._split = family, rows, split
