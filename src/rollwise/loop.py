@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rollwise.allocation.base import Allocation
+from rollwise.budget import room, spent
 from rollwise.config import BudgetConfig, EvalConfig
 from rollwise.curriculum.base import Curriculum
 from rollwise.evaluate import Evaluation
@@ -60,7 +61,8 @@ class Loop:
         if self.step == 0:
             self._evaluate(["start"])
         while True:
-            reason = self._spent(self.seconds + time.monotonic() - clock)
+            elapsed = self.seconds + time.monotonic() - clock
+            reason = spent(self.budget, self.ledger.generated, self.step, elapsed, self.allocation.least)
             if reason:
                 break
             asked = self._step()
@@ -88,7 +90,7 @@ class Loop:
         self._crossed = self.ledger.generated.rollouts
         fresh: list[Group] = []
         with _timed(seconds, "generate"):
-            while requests := self.allocation.plan(self.curriculum.draw, self._room()):
+            while requests := self.allocation.plan(self.curriculum.draw, room(self.budget, self.ledger.generated)):
                 groups = self.generate(requests, self.step)
                 self.ledger.generate(groups)
                 self.allocation.observe(groups)
@@ -129,27 +131,6 @@ class Loop:
             for rollout, advantage in zip(seat.group.rollouts, self.advantage(seat.group), strict=True)
         ]
         return Batch(rows=tuple(rows), step=self.step)
-
-    def _room(self) -> int:
-        """Rollouts the budget still allows; none once the token budget is reached."""
-        used = self.ledger.generated
-        if self.budget.tokens is not None and used.tokens >= self.budget.tokens:
-            return 0
-        return 2**62 if self.budget.rollouts is None else max(0, self.budget.rollouts - used.rollouts)
-
-    def _spent(self, seconds: float) -> tuple[str, str] | None:
-        budget, used = self.budget, self.ledger.generated
-        if budget.steps is not None and self.step >= budget.steps:
-            return "budget.steps", f"{self.step:,} of {budget.steps:,} steps done"
-        if budget.tokens is not None and used.tokens >= budget.tokens:
-            return "budget.tokens", f"{used.tokens:,} tokens generated of a budget of {budget.tokens:,}"
-        if budget.rollouts is not None and budget.rollouts - used.rollouts < self.allocation.least:
-            return "budget.rollouts", (
-                f"{used.rollouts:,} of {budget.rollouts:,} rollouts used; the next step needs {self.allocation.least:,}"
-            )
-        if budget.seconds is not None and seconds >= budget.seconds:
-            return "budget.seconds", f"{seconds:.0f} of {budget.seconds:.0f} seconds used"
-        return None
 
     def _due(self) -> list[list[str]]:
         """Which evaluations this step asks for: one at most, with the cadences that ask."""

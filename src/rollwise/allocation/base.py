@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from rollwise.records import Group, Prompt, Request, Settled
+from rollwise.state import Part
 
 Draw = Callable[[int], list[Prompt]]
 
 
-class Allocation(Protocol):
+class Allocation(Part, Protocol):
     """One step is: `plan` and `observe` in turn until `plan` returns nothing, then `settle`."""
 
     def plan(self, draw: Draw, room: int) -> list[Request]:
@@ -31,9 +32,3 @@ class Allocation(Protocol):
     def least(self) -> int:
         """Rollouts the next step needs at least."""
         ...
-
-    def metrics(self) -> dict[str, float]: ...
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...

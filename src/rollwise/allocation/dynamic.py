@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from rollwise.allocation.base import Draw
-from rollwise.curriculum.base import check_keys
 from rollwise.records import Group, Outcome, Request, Settled
+from rollwise.state import check_keys
 
 OnLimit = Literal["partial", "replay", "stop"]
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rollwise.allocation.base import Draw
-from rollwise.curriculum.base import check_keys
 from rollwise.records import Group, Request, Settled
+from rollwise.state import check_keys
 
 
 class Fixed:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from rollwise import seeds
-from rollwise.curriculum.base import Source, check_keys
+from rollwise.curriculum.base import Source
 from rollwise.records import Group, Prompt
+from rollwise.state import check_keys
 
 
 class Uniform:

@@ -17,7 +17,6 @@ import numpy as np
 import torch
 
 from rollwise.config import LearnerConfig, ObjectiveConfig
-from rollwise.curriculum.base import check_keys
 from rollwise.learner.batching import micro_batches, mini_batches
 from rollwise.learner.logprobs import Packed, completion_logprobs, pack
 from rollwise.learner.schedule import learning_rate
@@ -25,6 +24,7 @@ from rollwise.learner.stats import TokenLog
 from rollwise.objective import kl_k3, reduction_weights, surrogate
 from rollwise.policy import Policy
 from rollwise.records import LOGP, Batch, Rollout, Row
+from rollwise.state import check_keys
 
 MAX_NON_FINITE = 3  # updates skipped in a row before the run is stopped
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from rollwise.records import Group, Placed, Rollout
+from rollwise.state import Part
 
 PolicyLogprobs = Callable[[Sequence[Rollout]], list[np.ndarray]]
 """Log-probs float32 [T] of each rollout's completion under the current policy."""
 
 
-class Replay(Protocol):
+class Replay(Part, Protocol):
     """`compose` before the update, `store` after it, once a step each."""
 
     def compose(self, fresh: Sequence[Group], slots: int, step: int, policy: PolicyLogprobs) -> list[Placed]:
@@ -25,12 +26,6 @@ class Replay(Protocol):
     def store(self, fresh: Sequence[Group], step: int) -> None:
         """Take in this step's fresh groups, now with the trainer's birth log-probs."""
         ...
-
-    def metrics(self) -> dict[str, float]: ...
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
 def fresh_placed(groups: Sequence[Group], step: int) -> list[Placed]:

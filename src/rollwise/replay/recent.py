@@ -19,9 +19,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rollwise.curriculum.base import check_keys
 from rollwise.records import Group, Placed, Role, mean
 from rollwise.replay.base import PolicyLogprobs, fresh_placed
+from rollwise.state import check_keys
 
 
 @dataclass(slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rollwise.curriculum.base import check_keys
 from rollwise.records import Group, Placed
 from rollwise.replay.base import PolicyLogprobs, fresh_placed
+from rollwise.state import check_keys
 
 
 class NoReplay:

@@ -1,0 +1,46 @@
+"""A run's settings: typed sections, one YAML file, dotted overrides, and errors that name the key.
+
+Layers, later over earlier: the defaults below, the starter's recipe (only with `model: starter`), the method's
+defaults, the user's file, `--set a.b=c`. Unknown keys, wrong types and impossible values raise `UserError` with the key
+and what would be right. Imports neither torch nor numpy.
+"""
+
+from rollwise.config.build import build
+from rollwise.config.layers import (
+    ALIASES,
+    dump_yaml,
+    expand_aliases,
+    leaves,
+    merge,
+    nest,
+    parse_override,
+    read_yaml,
+    to_tree,
+)
+from rollwise.config.schema import (
+    BudgetConfig,
+    EvalConfig,
+    LearnerConfig,
+    ObjectiveConfig,
+    RunConfig,
+    key,
+)
+
+__all__ = [
+    "ALIASES",
+    "BudgetConfig",
+    "EvalConfig",
+    "LearnerConfig",
+    "ObjectiveConfig",
+    "RunConfig",
+    "build",
+    "dump_yaml",
+    "expand_aliases",
+    "key",
+    "leaves",
+    "merge",
+    "nest",
+    "parse_override",
+    "read_yaml",
+    "to_tree",
+]

@@ -1,0 +1,126 @@
+"""From a nested mapping to typed settings, or one line that names the key at fault."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from rollwise.config.schema import RunConfig
+from rollwise.errors import UserError, nearest
+
+
+def build(tree: Mapping[str, Any], source: str = "config", *, together: bool = True) -> RunConfig:
+    """The typed config of a nested mapping. Raises UserError naming the first key that is wrong; `together` also
+    checks settings against each other, which only a complete config can pass."""
+    config: RunConfig = _build(RunConfig, tree, "", source)
+    if together:
+        _check_together(config, source)
+    return config
+
+
+def _build(cls: type, tree: Any, prefix: str, source: str) -> Any:
+    if not isinstance(tree, Mapping):
+        raise UserError(f"{source}: '{prefix[:-1]}' is {_show(tree)}; it is a section of keys")
+    hints = typing.get_type_hints(cls)
+    fields = {f.name: f for f in dataclasses.fields(cls)}
+    values: dict[str, Any] = {}
+    for name, value in tree.items():
+        if name not in fields:
+            raise UserError(f"{source}: unknown key '{prefix}{name}'; {nearest(str(name), fields)}")
+        if dataclasses.is_dataclass(hints[name]):
+            values[name] = _build(typing.cast(type, hints[name]), value, f"{prefix}{name}.", source)
+        else:
+            values[name] = _convert(value, hints[name], fields[name].metadata, f"{prefix}{name}", source)
+    return cls(**values)
+
+
+def _show(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _convert(value: Any, hint: Any, meta: Mapping[str, Any], name: str, source: str) -> Any:
+    """`value` as the type of its field, bounds checked."""
+    optional = typing.get_origin(hint) is types.UnionType
+    options = [a for a in typing.get_args(hint) if a is not type(None)] if optional else [hint]
+    if value is None and optional:
+        return None
+    want = options[0]
+    if typing.get_origin(want) is Literal:
+        allowed = typing.get_args(want)
+        if value not in allowed or isinstance(value, bool):
+            shown = ", ".join(map(str, allowed))
+            raise UserError(f"{source}: {name} is {_show(value)}; one of {shown}")
+        return value
+    base = typing.get_origin(want) or want
+    if base is float and isinstance(value, str):  # YAML 1.1 reads 1e-5 as text
+        with contextlib.suppress(ValueError):
+            value = float(value)
+    if base is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if base is int and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, base) or (isinstance(value, bool) and base is not bool):
+        kinds = {int: "a whole number", float: "a number", str: "text", bool: "true or false", dict: "a mapping"}
+        null = " or null" if optional else ""
+        raise UserError(f"{source}: {name} is {_show(value)}; it is {kinds[base]}{null}")
+    if base in (int, float):
+        _check_bounds(value, meta, name, source)
+    return value
+
+
+def _check_bounds(value: float, meta: Mapping[str, Any], name: str, source: str) -> None:
+    if not math.isfinite(value):
+        raise UserError(f"{source}: {name} is {value}; a finite number")
+    for bound, holds, words in (
+        ("gt", lambda v, b: v > b, "above"),
+        ("ge", lambda v, b: v >= b, "at least"),
+        ("le", lambda v, b: v <= b, "at most"),
+    ):
+        limit = meta.get(bound)
+        if limit is not None and not holds(value, limit):  # type: ignore[no-untyped-call]
+            raise UserError(f"{source}: {name} is {value}; it must be {words} {limit}")
+
+
+def _check_together(config: RunConfig, source: str) -> None:
+    """Settings that are each legal and together are not."""
+    learner, replay, allocation = config.learner, config.replay, config.allocation
+    if all(
+        v is None for v in (config.budget.rollouts, config.budget.tokens, config.budget.steps, config.budget.seconds)
+    ):
+        raise UserError(
+            f"{source}: no budget; give one of budget.rollouts, budget.tokens, budget.steps, budget.seconds"
+        )
+    if learner.schedule != "constant" and learner.schedule_updates is None:
+        raise UserError(f"{source}: learner.schedule is {learner.schedule}; give learner.schedule_updates as well")
+    if learner.schedule_updates is not None and learner.schedule_updates <= learner.warmup_updates:
+        raise UserError(
+            f"{source}: learner.schedule_updates is {learner.schedule_updates}; above learner.warmup_updates"
+        )
+    if config.group_size < 2:
+        raise UserError(
+            f"{source}: group_size is {config.group_size}; a group needs at least 2 rollouts to have variance"
+        )
+    if replay.capacity is not None and replay.capacity_batches is not None:
+        raise UserError(f"{source}: replay.capacity and replay.capacity_batches are both set; keep one")
+    if replay.max_age is not None and replay.max_age < replay.min_age:
+        raise UserError(f"{source}: replay.max_age is {replay.max_age}; at least replay.min_age ({replay.min_age})")
+    if allocation.on_limit == "replay" and replay.kind != "recent":
+        raise UserError(
+            f"{source}: allocation.on_limit is replay with replay.kind {replay.kind}; set replay.kind=recent"
+        )
+    if allocation.max_rollouts is not None and allocation.max_rollouts < config.group_size:
+        raise UserError(
+            f"{source}: allocation.max_rollouts is {allocation.max_rollouts}; at least group_size ({config.group_size})"
+        )
+    per_round = config.prompts_per_step * config.group_size
+    smallest = config.group_size if allocation.kind == "dynamic" else per_round
+    if config.budget.rollouts is not None and config.budget.rollouts < smallest:
+        raise UserError(f"{source}: budget.rollouts is {config.budget.rollouts}; the first step needs {smallest}")
+    if config.task_args and not all(isinstance(k, str) for k in config.task_args):
+        raise UserError(f"{source}: task_args has a key that is not text")

@@ -1,0 +1,141 @@
+"""Settings as nested mappings: from files and overrides, laid over each other, and back to text."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rollwise.config.schema import RunConfig
+from rollwise.errors import UserError, nearest
+
+# Names that users of other trainers type, and ours. Only whole-key synonyms: same meaning, same unit.
+ALIASES = {
+    "num_generations": "group_size",
+    "rollout.n": "group_size",
+    "max_completion_length": "sampling.max_completion_length",
+    "max_prompt_length": "sampling.max_prompt_length",
+    "temperature": "sampling.temperature",
+    "top_p": "sampling.top_p",
+    "learning_rate": "learner.lr",
+    "epsilon": "objective.clip_low",
+    "epsilon_high": "objective.clip_high",
+    "clip_low": "objective.clip_low",
+    "clip_high": "objective.clip_high",
+    "beta": "objective.kl_coef",
+    "kl_coef": "objective.kl_coef",
+    "max_grad_norm": "learner.max_grad_norm",
+}
+
+Tree = dict[str, Any]
+
+
+def read_yaml(path: Path) -> Tree:
+    """A recipe file as a nested mapping."""
+    import yaml
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read ({_reason(error)}); give a YAML file") from None
+    try:
+        data = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        where = getattr(error, "problem_mark", None)
+        at = f" line {where.line + 1}" if where else ""
+        raise UserError(f"{path}{at}: not valid YAML ({getattr(error, 'problem', None) or 'unreadable'})") from None
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise UserError(f"{path}: holds a {type(data).__name__}; a recipe is a mapping of keys to values")
+    return data
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+def parse_override(text: str) -> Tree:
+    """`a.b=c` as a nested mapping; the value is read as YAML."""
+    import yaml
+
+    name, sep, value = text.partition("=")
+    if not sep or not name.strip():
+        raise UserError(f"--set {text}: give it as key=value, for example --set learner.lr=1e-5")
+    try:
+        parsed = yaml.safe_load(value)
+    except (yaml.YAMLError, RecursionError, ValueError):
+        raise UserError(f"--set {text}: the value is not valid YAML") from None
+    return nest(name.strip(), parsed)
+
+
+def nest(dotted: str, value: Any) -> Tree:
+    """`nest('a.b', 1)` is `{'a': {'b': 1}}`; aliases are translated."""
+    tree: Any = value
+    for part in reversed(ALIASES.get(dotted, dotted).split(".")):
+        tree = {part: tree}
+    return typing.cast(Tree, tree)
+
+
+def merge(base: Tree, over: Tree) -> Tree:
+    """`over` laid on `base`, mapping by mapping; neither is changed."""
+    out = dict(base)
+    for name, value in over.items():
+        here = out.get(name)
+        out[name] = merge(here, value) if isinstance(here, dict) and isinstance(value, dict) else value
+    return out
+
+
+def expand_aliases(tree: Tree, source: str) -> Tree:
+    """Top-level synonyms and dotted keys of a file turned into our nested keys."""
+    out: Tree = {}
+    known = {f.name for f in dataclasses.fields(RunConfig)}
+    for name, value in tree.items():
+        if not isinstance(name, str):
+            raise UserError(f"{source}: key {name!r} is not text; {nearest(str(name), known)}")
+        if name in ALIASES or "." in name:
+            nested = nest(name, value)
+        elif name == "rollout" and isinstance(value, dict) and set(value) == {"n"}:
+            nested = nest("rollout.n", value["n"])
+        else:
+            nested = {name: value}
+        clash = _first_clash(out, nested)
+        if clash:
+            raise UserError(f"{source}: '{clash}' is given twice; keep one of the two")
+        out = merge(out, nested)
+    return out
+
+
+def _first_clash(a: Tree, b: Tree, prefix: str = "") -> str | None:
+    for name in a.keys() & b.keys():
+        if isinstance(a[name], dict) and isinstance(b[name], dict):
+            found = _first_clash(a[name], b[name], f"{prefix}{name}.")
+            if found:
+                return found
+        else:
+            return f"{prefix}{name}"
+    return None
+
+
+def to_tree(config: RunConfig) -> Tree:
+    """The config as a nested mapping, every key present. `build(to_tree(c)) == c`."""
+    return dataclasses.asdict(config)
+
+
+def dump_yaml(config: RunConfig) -> str:
+    import yaml
+
+    return yaml.safe_dump(to_tree(config), sort_keys=False, allow_unicode=True)
+
+
+def leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """`{'a': {'b': 1}}` as `{'a.b': 1}`."""
+    out: dict[str, Any] = {}
+    for name, value in tree.items():
+        if isinstance(value, Mapping) and value and name != "task_args":
+            out.update(leaves(value, f"{prefix}{name}."))
+        else:
+            out[f"{prefix}{name}"] = value
+    return out

@@ -1,0 +1,159 @@
+"""Every setting, with its type, default, bounds and explanation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+def key(default: Any, doc: str, *, ge: float | None = None, gt: float | None = None, le: float | None = None) -> Any:
+    """A config field with its explanation and its bounds."""
+    meta = {"doc": doc, "ge": ge, "gt": gt, "le": le}
+    if isinstance(default, dict | list):
+        return field(default_factory=lambda: type(default)(default), metadata=meta)
+    return field(default=default, metadata=meta)
+
+
+@dataclass(slots=True, kw_only=True)
+class BudgetConfig:
+    rollouts: int | None = key(None, "stop before more than this many rollouts are generated for training", gt=0)
+    tokens: int | None = key(None, "stop after the round that reaches this many generated completion tokens", gt=0)
+    steps: int | None = key(None, "stop after this many steps", gt=0)
+    seconds: float | None = key(None, "stop after the step in which this much time has passed", gt=0)
+
+
+@dataclass(slots=True, kw_only=True)
+class SamplingConfig:
+    temperature: float = key(1.0, "softmax temperature of training rollouts", gt=0)
+    top_p: float = key(1.0, "nucleus mass; 1 keeps the whole distribution", gt=0, le=1)
+    max_prompt_length: int = key(1024, "prompt tokens; a longer prompt is an error, never cut", gt=0)
+    max_completion_length: int = key(1024, "completion tokens, the end token included", gt=0)
+    max_rows: int = key(512, "rollouts generated side by side in one call; bounds the KV cache", gt=0)
+
+
+@dataclass(slots=True, kw_only=True)
+class CurriculumConfig:
+    kind: Literal["uniform"] = key("uniform", "which prompts are drawn")
+
+
+@dataclass(slots=True, kw_only=True)
+class AllocationConfig:
+    kind: Literal["fixed", "dynamic"] = key("fixed", "how many rollouts, and when: one round, or rounds until full")
+    max_rounds: int = key(10, "dynamic: generation rounds a step may take", gt=0)
+    max_rollouts: int | None = key(None, "dynamic: rollouts a step may take; null leaves it to max_rounds", gt=0)
+    on_limit: Literal["partial", "replay", "stop"] = key(
+        "partial", "dynamic, limit reached: train on what was found, leave the gap to replay, or end the run"
+    )
+    surplus: Literal["drop", "carry"] = key("drop", "dynamic: informative groups beyond the batch")
+
+
+@dataclass(slots=True, kw_only=True)
+class ReplayConfig:
+    kind: Literal["none", "filter", "recent"] = key(
+        "none", "none: the batch as generated; filter: without dead groups; recent: dead groups replaced from a FIFO"
+    )
+    capacity: int | None = key(None, "groups stored; null: capacity_batches x prompts_per_step", gt=0)
+    capacity_batches: int | None = key(None, "batches stored; null: min_age + 8 if min_age else 1", gt=0)
+    admit: Literal["informative", "any"] = key("informative", "which fresh groups are stored, and which may be drawn")
+    order: Literal["newest", "kl"] = key("newest", "draw the newest first, or the nearest to the current policy by KL")
+    min_age: int = key(0, "steps a stored group must have aged before it may be drawn", ge=0)
+    max_age: int | None = key(None, "drop a stored group when it is older than this many steps", gt=0)
+    max_uses: int | None = key(None, "drop a stored group once it was replayed this often", gt=0)
+    short: Literal["keep", "drop"] = key("keep", "slots that cannot be filled: keep dead groups there, or shrink")
+
+
+@dataclass(slots=True, kw_only=True)
+class AdvantageConfig:
+    kind: Literal["group"] = key("group", "reward minus the mean of its group")
+    scale: Literal["std", "none"] = key("std", "divide by the group's standard deviation, or not")
+    ddof: Literal[0, 1] = key(1, "standard deviation over N - ddof")
+    eps: float = key(1e-6, "added to the standard deviation", ge=0)
+
+
+@dataclass(slots=True, kw_only=True)
+class ObjectiveConfig:
+    kind: Literal["clipped", "decoupled", "behaviour"] = key(
+        "clipped",
+        "clipped: ratio to the proximal policy; decoupled: that times the weight prox/behaviour; "
+        "behaviour: ratio to, and clip around, the behaviour policy",
+    )
+    clip_low: float = key(0.2, "ratio is clipped below at 1 - clip_low", ge=0, le=1)
+    clip_high: float = key(0.28, "ratio is clipped above at 1 + clip_high", ge=0)
+    dual_clip: float | None = key(10.0, "bound on the loss of a negative advantage, in units of it; null: off", gt=1)
+    weight_cap: float | None = key(None, "decoupled: upper bound on the weight; null: none", gt=0)
+    weight_over_cap: Literal["clamp", "mask"] = key("clamp", "decoupled: tokens above the cap are clamped or removed")
+    reduction: Literal["token", "sequence", "prompt", "constant"] = key(
+        "token",
+        "token: mean over tokens; sequence: of per-rollout means; prompt: of per-group token means; "
+        "constant: sum / (rollouts x max_completion_length)",
+    )
+    kl_coef: float = key(0.0, "weight of KL(policy || frozen start model), k3 estimator", ge=0)
+    entropy_coef: float = key(0.0, "weight of the entropy bonus", ge=0)
+
+
+@dataclass(slots=True, kw_only=True)
+class LearnerConfig:
+    lr: float = key(1e-6, "AdamW learning rate", gt=0)
+    beta1: float = key(0.9, "AdamW", ge=0, le=1)
+    beta2: float = key(0.999, "AdamW", ge=0, le=1)
+    eps: float = key(1e-8, "AdamW", gt=0)
+    weight_decay: float = key(0.0, "AdamW, decoupled", ge=0)
+    warmup_updates: int = key(0, "linear warm-up, counted in optimizer updates", ge=0)
+    schedule: Literal["constant", "linear", "cosine"] = key("constant", "after the warm-up, counted in updates")
+    schedule_updates: int | None = key(None, "updates at which linear and cosine reach zero; needed by both", gt=0)
+    max_grad_norm: float | None = key(1.0, "clip the gradient norm; null: off", gt=0)
+    updates_per_batch: int = key(1, "mini-batches a step's batch is split into, one optimizer update each", gt=0)
+    epochs: int = key(1, "passes over a step's batch", gt=0)
+    micro_batch_tokens: int = key(8192, "padded tokens in one forward pass; does not change the gradient", gt=0)
+    logit_budget: int = key(2**25, "logits (tokens x vocabulary) held at once by the log-prob computation", gt=0)
+
+
+@dataclass(slots=True, kw_only=True)
+class EvalConfig:
+    every: int | None = key(10, "evaluate after every so many steps; null: only at start and end", gt=0)
+    every_rollouts: int | None = key(None, "also after the step that crosses each multiple of this", gt=0)
+    prompts: int = key(512, "held-out prompts", gt=0)
+    samples: int = key(1, "completions per prompt", gt=0)
+    temperature: float = key(1.0, "0 is greedy", ge=0)
+    top_p: float = key(1.0, "nucleus mass", gt=0, le=1)
+    seed: int = key(
+        0, "seed of the evaluation samples; apart from the run's seed, so that runs are compared alike", ge=0
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class CheckpointConfig:
+    every: int | None = key(None, "save after every so many steps; null: only at the end", gt=0)
+    keep: int = key(2, "newest checkpoints kept", gt=0)
+
+
+@dataclass(slots=True, kw_only=True)
+class LogConfig:
+    rollouts: bool = key(False, "write every group, with texts and verdicts, to rollouts.jsonl")
+    report: bool = key(True, "write report.html at the end of the run")
+
+
+@dataclass(slots=True, kw_only=True)
+class RunConfig:
+    method: str = key("grpo", "a name from `rollwise methods`")
+    task: str = key("sort_digits", "what is trained on")
+    task_args: dict[str, Any] = key({}, "the task's own settings")  # noqa: RUF009
+    model: str = key("starter", "a folder or hub name of a causal language model; starter: the bundled one of the task")
+    output: str | None = key(None, "run folder; null: runs/<task>-<method>-seed<seed>")
+    seed: int = key(0, "every random number of the run derives from it", ge=0)
+    threads: int = key(1, "CPU threads; more than 1 pays only on idle cores", gt=0)
+    device: str = key("cpu", "cpu, cuda, cuda:N or mps")
+    dtype: Literal["float32", "bfloat16"] = key("float32", "precision of matrix products; weights stay float32")
+    prompts_per_step: int = key(32, "groups a batch is meant to hold", gt=0)
+    group_size: int = key(8, "rollouts per prompt", gt=0)
+    budget: BudgetConfig = field(default_factory=BudgetConfig)
+    sampling: SamplingConfig = field(default_factory=SamplingConfig)
+    curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
+    allocation: AllocationConfig = field(default_factory=AllocationConfig)
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
+    advantage: AdvantageConfig = field(default_factory=AdvantageConfig)
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    learner: LearnerConfig = field(default_factory=LearnerConfig)
+    eval: EvalConfig = field(default_factory=EvalConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    log: LogConfig = field(default_factory=LogConfig)
