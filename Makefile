@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 STATE := $(shell cat pyproject.toml constraints.txt | cksum | tr ' ' -)
 RUNTIME := $(VENV)/.runtime-$(STATE)
 DEV := $(VENV)/.dev-$(STATE)
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint constraints.txt
 
 # One thread: the models are small, and two threads on two busy cores are many times slower than one.
 export OMP_NUM_THREADS ?= 1
@@ -70,21 +70,21 @@ starters: $(DEV)
 
 wheel: $(RUNTIME)
 	@rm -rf build/wheel
-	@$(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir build/wheel .
+	@$(BIN)/python -m pip --disable-pip-version-check wheel -qq --no-deps --wheel-dir build/wheel .
 	@ls build/wheel
 
 # The wheel alone, in an environment of its own; only the dependencies come from .venv.
 smoke: wheel
 	@rm -rf build/smoke build/smoke-run
 	@$(BIN)/python -m venv --without-pip build/smoke
-	@$(BIN)/python -m pip --disable-pip-version-check --python build/smoke/bin/python install --quiet --no-deps build/wheel/*.whl
+	@$(BIN)/python -m pip --disable-pip-version-check --python build/smoke/bin/python install -qq --no-deps build/wheel/*.whl
 	@cd build && PYTHONPATH=$$(../$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
 	  smoke/bin/rollwise train --set budget.steps=2 --set eval.prompts=64 --set output=smoke-run $(ARGS)
 
 # TRL lives in an environment of its own, with the same torch and transformers.
 build/trl/.ready: benchmarks/requirements-trl.txt
 	@"$(PYTHON)" -m venv build/trl
-	@build/trl/bin/python -m pip --disable-pip-version-check install --quiet --requirement $<
+	@build/trl/bin/python -m pip --disable-pip-version-check install -qq --requirement $<
 	@touch $@
 
 bench: $(RUNTIME) build/trl/.ready
