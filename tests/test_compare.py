@@ -145,7 +145,8 @@ def test_plan(tmp_path: Path) -> None:
     text = " ".join(jobs[0].arguments)
     for part in ("method=dapo", "seed=0", f"output={tmp_path}/dapo-seed0", "budget.rollouts=82000", "--quiet"):
         assert part in text
-    assert "eval.every_rollouts=2500" in text and eval_cadence(41000) == 2500 and eval_cadence(5) == 1
+    assert "eval.every_rollouts=2562" in text and eval_cadence(5) == 1
+    assert eval_cadence(41000, 256) == 2560, "ten rounds: falls together with every ten steps"
     own = plan(["grpo"], [0], ["--set", "eval.every_rollouts=512"], tmp_path, 41000)[0]
     assert "eval.every_rollouts=2500" not in own.arguments
 

@@ -26,7 +26,7 @@ def compare(args: Namespace) -> int:
     recipe = [(args.recipe, read_yaml(Path(args.recipe)))] if args.recipe else []
     for name in methods:  # a wrong setting is one line here, not a failure of every run
         last = {"method": name, "budget": {"rollouts": args.rollouts}}
-        resolve([*recipe, ("--set", overrides(shared)), ("command line", last)])
+        config = resolve([*recipe, ("--set", overrides(shared)), ("command line", last)])
     base = [args.recipe] if args.recipe else []
     for text in shared:
         base += ["--set", text]
@@ -43,6 +43,7 @@ def compare(args: Namespace) -> int:
             jobs=jobs,
             targets=targets,
             console=console,
+            round_size=config.prompts_per_step * config.group_size,
         )
     return result.exit_status
 

@@ -2,7 +2,7 @@
 
 statistics.py   intervals, paired differences, targets: pure functions
 views.py        a run up to a budget, its evaluations by cadence
-table.py        runs -> `Comparison`
+measure.py      runs -> `Comparison`
 output.py       `Comparison` -> terminal, JSON, markdown, page
 runner.py       the processes
 """
@@ -32,6 +32,7 @@ def compare(
     targets: Sequence[float] | None = None,
     console: Console | None = None,
     train: Sequence[str] = runner.TRAIN,
+    round_size: int = 1,
 ) -> Comparison:
     """Run every method with every seed, measure, print the tables and write them to `out`.
 
@@ -42,7 +43,7 @@ def compare(
         if not 0 < target <= 1:
             raise UserError(f"compare: target {target:g} is not an accuracy; above 0 and at most 1")
     console = console or Console()
-    todo = runner.plan(methods, seeds, base_args, out, rollouts, more)
+    todo = runner.plan(methods, seeds, base_args, out, rollouts, more, round_size)
     try:
         done, failures = runner.run(todo, jobs, console, train)
     except KeyboardInterrupt:

@@ -67,6 +67,7 @@ def plan(
     out: Path,
     rollouts: int,
     more: Mapping[str, float] | None = None,
+    round_size: int = 1,
 ) -> list[Job]:
     """The jobs, those with the largest budget first, so that the last to start are short."""
     more = more or {}
@@ -78,7 +79,8 @@ def plan(
     if any(factor != 1 for factor in more.values()) and fixed.get("learner.schedule", "constant") != "constant":
         schedule = clean(fixed["learner.schedule"])
         raise UserError(f"compare: learner.schedule is {schedule}; several budgets for one run need constant")
-    cadence = [] if fixed.get("eval.every_rollouts") else ["--set", f"eval.every_rollouts={eval_cadence(rollouts)}"]
+    every = eval_cadence(rollouts, round_size)
+    cadence = [] if fixed.get("eval.every_rollouts") else ["--set", f"eval.every_rollouts={every}"]
     jobs = []
     for seed in seeds:
         for method in methods:
@@ -115,11 +117,10 @@ def _check(methods: Sequence[str], seeds: Sequence[int], rollouts: int, more: Ma
             )
 
 
-def eval_cadence(rollouts: int) -> int:
-    """A sixteenth of the budget, rounded down to two digits: sixteen evaluations, the last a little before the end."""
-    raw = max(1, rollouts // 16)
-    size = int(10 ** max(0, len(str(raw)) - 2))
-    return raw // size * size
+def eval_cadence(rollouts: int, round_size: int = 1) -> int:
+    """About 16 evaluations within the base budget, at a whole number of generation rounds, so that for methods of one
+    round a step the two cadences fall together."""
+    return max(1, round(rollouts / 16 / round_size)) * round_size
 
 
 def settings(base_args: Sequence[str]) -> dict[str, Any]:
