@@ -321,3 +321,59 @@ def test_mini_batches_keep_groups_whole_and_sizes_even() -> None:
         assert all({3 * (i // 3) + j for j in range(3)} <= set(part) for i in part)
     assert plan != mini_batches(batch, 3, seed=0, step=2, epoch=0)
     assert len(mini_batches(batch, 50, seed=0, step=1, epoch=0)) == 7
+
+
+@pytest.mark.parametrize("kind", ["Qwen2", "Qwen3", "Llama", "Mistral", "Gemma3"])
+def test_members_of_a_group_share_their_prompt_where_the_model_can(kind: str) -> None:
+    """Log-probs and gradients of shared sequences equal those of one sequence a rollout; a model with a window, which
+    cannot be told its texts apart by a mask alone, takes the plain path."""
+    from tests.test_sampler import build, requests, sampler
+
+    p = build(kind)
+    assert p.shares_prompt == (kind not in ("Mistral", "Gemma3"))
+    made = sampler(p).generate(requests([5] * 7), Sampling(max_completion_length=9), run_seed=0, step=0)
+    rollouts = [r for g in made for r in g]
+    results = []
+    for shares in (p.shares_prompt, False):
+        p.shares_prompt = shares
+        packed = pack(rollouts, p)
+        p.model.zero_grad()
+        logp, _ = completion_logprobs(p, packed, logit_budget=10**9)
+        weight = torch.arange(logp.numel(), dtype=torch.float32).reshape(logp.shape) % 7 - 3
+        (logp * weight).sum().backward()  # type: ignore[no-untyped-call]
+        grad = torch.cat([q.grad.flatten() for q in p.model.parameters() if q.grad is not None])
+        results.append((logp.detach(), grad, packed.ids.numel()))
+    torch.testing.assert_close(results[0][0], results[1][0], atol=1e-5, rtol=0)
+    assert relative(results[0][1], results[1][1]) < 1e-4
+    assert (results[0][2] < 0.8 * results[1][2]) == (kind not in ("Mistral", "Gemma3"))
+
+
+def test_a_mask_that_lets_members_see_each_other_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    import rollwise.learner.logprobs as module
+    from tests.test_sampler import build, requests, sampler
+
+    p = build("Qwen3")
+    made = sampler(p).generate(requests([5] * 7), Sampling(max_completion_length=9), run_seed=0, step=0)
+    rollouts = [r for g in made for r in g]
+
+    def only_causal(segment: torch.Tensor) -> torch.Tensor:
+        rows, length = segment.shape
+        return torch.ones(rows, 1, length, length, dtype=torch.bool).tril()
+
+    monkeypatch.setattr(module, "_attend", only_causal)
+    with torch.no_grad():
+        logp, _ = completion_logprobs(p, pack(rollouts, p), logit_budget=10**9)
+    stored = np.concatenate([r.logprobs for r in rollouts])
+    assert float(np.abs(logp[pack(rollouts, p).mask].numpy() - stored).max()) > 1e-2
+
+
+def test_long_groups_are_not_laid_into_one_sequence() -> None:
+    from rollwise.learner.logprobs import SHARED_LENGTH, sequence_length, sequences
+    from tests.test_sampler import build, requests, sampler
+
+    p = build("Qwen3", max_position_embeddings=512)
+    p.eos_ids = (999,)
+    made = sampler(p).generate(requests([6]), Sampling(max_completion_length=100), run_seed=0, step=0)
+    plan = sequences(made[0], p)
+    assert [len(s) for s in plan] == [2, 2, 2]
+    assert all(sequence_length([made[0][i] for i in s]) <= SHARED_LENGTH for s in plan)

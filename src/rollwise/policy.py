@@ -30,6 +30,7 @@ class Policy:
     eos_ids: tuple[int, ...]  # every id that ends a completion
     pad_id: int  # fills unused places; never read, masks come from lengths
     split_head: bool  # whether logits equal `head(trunk(x))`, so that they can be computed in chunks
+    shares_prompt: bool  # whether completions of one prompt can be fed in one sequence, kept apart by a mask
     cache_argument: str  # name under which this model takes its KV cache
     bfloat16: bool = False  # matrix products in bfloat16; the weights stay float32
 
@@ -48,12 +49,15 @@ class Policy:
             return torch.autocast(self.device.type, dtype=torch.bfloat16)
         return contextlib.nullcontext()
 
-    def trunk(self, ids: torch.Tensor) -> torch.Tensor:
+    def trunk(
+        self, ids: torch.Tensor, position: torch.Tensor | None = None, attend: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """Hidden states [R, L, D] before the output embedding, for right-padded ids [R, L].
 
-        No attention mask is needed: under causal attention padding on the right never reaches a real token.
+        No attention mask is needed where a row is one text: under causal attention padding on the right never reaches
+        a real token. `attend` [R, 1, L, L] and `position` lay several texts out in one row.
         """
-        return self.model.base_model(input_ids=ids, use_cache=False)[0]  # type: ignore[no-any-return]
+        return self.model.base_model(input_ids=ids, use_cache=False, **laid_out(position, attend))[0]  # type: ignore[no-any-return]
 
     def head(self, hidden: torch.Tensor) -> torch.Tensor:
         """Logits [N, V] of hidden states [N, D]."""
@@ -81,6 +85,11 @@ class Policy:
         return self.tokenizer.batch_decode(  # type: ignore[no-any-return]
             [c.tolist() for c in completions], skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
+
+
+def laid_out(position: torch.Tensor | None, attend: torch.Tensor | None) -> dict[str, torch.Tensor]:
+    """The arguments that tell a model of several texts in a row; none for plain rows, which every model takes."""
+    return {} if position is None or attend is None else {"position_ids": position, "attention_mask": attend}
 
 
 def load_policy(name: str, *, device: str = "cpu", dtype: str = "float32") -> Policy:
@@ -127,9 +136,11 @@ def wrap(model: Any, tokenizer: Any) -> Policy:
         eos_ids=eos,
         pad_id=eos[0] if pad is None else int(pad),
         split_head=False,
+        shares_prompt=False,
         cache_argument="cache" if "cache" in forward else "past_key_values",
     )
     policy.split_head = _head_is_separable(policy)
+    policy.shares_prompt = policy.split_head and _prompt_is_shareable(policy)
     return policy
 
 
@@ -154,3 +165,34 @@ def _head_is_separable(policy: Policy) -> bool:
         whole = policy.model(input_ids=probe, use_cache=False).logits.float()
         parts = policy.head(policy.trunk(probe)).float()
     return whole.shape == parts.shape and torch.allclose(whole, parts, rtol=1e-3, atol=1e-3)
+
+
+def _prompt_is_shareable(policy: Policy) -> bool:
+    """Whether two completions after one prompt, in one sequence under a mask, give what they give alone. Layers with
+    state or a window, and attention that takes no mask of its own, do not; asked, not assumed."""
+    kinds = set(getattr(policy.model.config, "layer_types", None) or ["full_attention"])
+    if kinds != {"full_attention"} or not _has_dense_attention(policy):
+        return False
+    size = policy.vocab_size
+    ids = torch.tensor([[1, 2, 3, 4, 5, 6, 7]], device=policy.device) % size  # prompt of 3, two completions of 2
+    segment = torch.tensor([0, 0, 0, 1, 1, 2, 2], device=policy.device)
+    attend = ((segment[None] == 0) | (segment[None] == segment[:, None])).tril()[None, None]
+    position = torch.tensor([[0, 1, 2, 3, 4, 3, 4]], device=policy.device)
+    try:
+        with torch.no_grad():
+            both = policy.trunk(ids, position, attend)[0].float()
+            one = policy.trunk(ids[:, [0, 1, 2, 3, 4]])[0].float()
+            two = policy.trunk(ids[:, [0, 1, 2, 5, 6]])[0].float()
+    except (TypeError, ValueError, RuntimeError, AttributeError, IndexError, KeyError):
+        return False
+    return torch.allclose(both[:5], one, rtol=1e-3, atol=1e-3) and torch.allclose(
+        both[5:], two[3:], rtol=1e-3, atol=1e-3
+    )
+
+
+def _has_dense_attention(policy: Policy) -> bool:
+    """Whether no layer limits how far back it looks."""
+    config = policy.model.config
+    return not getattr(config, "use_sliding_window", False) and (
+        getattr(config, "sliding_window", None) is None or hasattr(config, "use_sliding_window")
+    )

@@ -18,7 +18,7 @@ import torch
 
 from rollwise.config import LearnerConfig, ObjectiveConfig
 from rollwise.learner.batching import micro_batches, mini_batches
-from rollwise.learner.logprobs import Packed, completion_logprobs, pack
+from rollwise.learner.logprobs import Packed, completion_logprobs, pack, sequence_length, sequences
 from rollwise.learner.schedule import learning_rate
 from rollwise.learner.stats import TokenLog
 from rollwise.objective import kl_k3, reduction_weights, surrogate
@@ -91,8 +91,8 @@ class Learner:
                 )
             ]
             wanted = [i for i, matters in enumerate(live) if matters]
-            if len(plan) > 1:  # with one update theta is still the proximal policy: no pass of its own
-                self._fill(learned.prox, self.policy, rows, wanted)
+            first = set(plan[0])  # theta is still the proximal policy in the first update: no pass of its own
+            self._fill(learned.prox, self.policy, rows, [i for i in wanted if i not in first])
             if self.objective.kl_coef > 0:
                 assert self.reference is not None
                 missing = [i for i in wanted if rows[i].rollout.reference_logprobs is None]
@@ -230,8 +230,10 @@ class Learner:
         return out
 
     def _micro_batches(self, rollouts: Sequence[Rollout]) -> list[list[int]]:
-        lengths = [len(r.prompt_ids) + r.length for r in rollouts]
-        return micro_batches(lengths, self.config.micro_batch_tokens, self.policy.device.type)
+        plan = sequences(rollouts, self.policy)
+        lengths = [sequence_length([rollouts[i] for i in members]) for members in plan]
+        parts = micro_batches(lengths, self.config.micro_batch_tokens, self.policy.device.type)
+        return [[i for s in part for i in plan[s]] for part in parts]
 
     def _rate(self) -> float:
         return learning_rate(

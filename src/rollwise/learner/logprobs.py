@@ -13,43 +13,90 @@ import numpy as np
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from rollwise.policy import Policy
+from rollwise.policy import Policy, laid_out
 from rollwise.records import Rollout
+
+SHARED_LENGTH = 256  # tokens of a sequence up to which members of a group share it; attention grows with its square
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Rollouts of one micro-batch as right-padded tensors."""
+    """Rollouts of one micro-batch as tensors. A sequence is a prompt and one or more of its completions."""
 
-    ids: torch.Tensor  # int64 [R, L]
+    ids: torch.Tensor  # int64 [S, L], right-padded; the last token of a completion predicts nothing and is left out
+    position: torch.Tensor | None  # int64 [S, L]; None where each sequence holds one completion
+    attend: torch.Tensor | None  # bool [S, 1, L, L]; None: causal
     mask: torch.Tensor  # bool [R, T]: real completion tokens
-    row: torch.Tensor  # int64 [N]: row of each completion token
+    row: torch.Tensor  # int64 [N]: sequence of each completion token, rollout by rollout
     place: torch.Tensor  # int64 [N]: position in `ids` whose logits predict it
     target: torch.Tensor  # int64 [N]: the token itself
     temperature: torch.Tensor  # float32 [N]
 
 
-def pack(rollouts: Sequence[Rollout], policy: Policy) -> Packed:
-    """Pad a micro-batch on the right. Masks come from lengths; the pad id is never looked at."""
-    prompt = np.array([len(r.prompt_ids) for r in rollouts])
-    completion = np.array([r.length for r in rollouts])
-    ids = np.full((len(rollouts), int((prompt + completion).max())), policy.pad_id, dtype=np.int64)
+def sequences(rollouts: Sequence[Rollout], policy: Policy) -> list[list[int]]:
+    """Places of `rollouts` by the sequence they are fed in: neighbours of one group share their prompt, where the model
+    can tell them apart and the sequence stays short."""
+    out: list[list[int]] = []
+    length = 0
     for i, r in enumerate(rollouts):
-        ids[i, : prompt[i]] = r.prompt_ids
-        ids[i, prompt[i] : prompt[i] + completion[i]] = r.completion_ids
+        more = max(0, r.length - 1)
+        same = bool(out) and rollouts[out[-1][0]].group_uid == r.group_uid
+        if policy.shares_prompt and same and length + more <= SHARED_LENGTH:
+            out[-1].append(i)
+            length += more
+        else:
+            out.append([i])
+            length = len(r.prompt_ids) + more
+    return out
+
+
+def sequence_length(rollouts: Sequence[Rollout]) -> int:
+    """Tokens fed for rollouts that share one sequence."""
+    return len(rollouts[0].prompt_ids) + sum(max(0, r.length - 1) for r in rollouts)
+
+
+def pack(rollouts: Sequence[Rollout], policy: Policy) -> Packed:
+    """Lay a micro-batch out in right-padded sequences. Masks come from lengths; the pad id is never looked at."""
+    plan = sequences(rollouts, policy)
+    shape = len(plan), max(sequence_length([rollouts[i] for i in members]) for members in plan)
+    ids = np.full(shape, policy.pad_id, dtype=np.int64)
+    position = np.zeros(shape, dtype=np.int64)
+    segment = np.full(shape, -1)  # 0: prompt, 1, 2, ...: the completions
+    place = []
+    for s, members in enumerate(plan):
+        prompt = rollouts[members[0]].prompt_ids
+        end = start = len(prompt)
+        ids[s, :start], position[s, :start], segment[s, :start] = prompt, np.arange(start), 0
+        for m, i in enumerate(members, 1):
+            fed = rollouts[i].completion_ids[:-1]
+            at = slice(end, end + len(fed))
+            ids[s, at], position[s, at], segment[s, at] = fed, start + np.arange(len(fed)), m
+            place.append(np.arange(end - 1, end - 1 + rollouts[i].length))
+            if rollouts[i].length:
+                place[-1][0] = start - 1  # the first token is predicted by the prompt's last
+            end += len(fed)
+    completion = np.array([r.length for r in rollouts])
     mask = np.arange(int(completion.max()))[None] < completion[:, None]
-    row, offset = mask.nonzero()
-    place = prompt[row] + offset - 1
+    row = np.repeat([s for s, members in enumerate(plan) for _ in members], completion)
     temperature = np.array([r.sampling.temperature for r in rollouts], dtype=np.float32)
     device = policy.device
+    shared = len(plan) < len(rollouts)
     return Packed(
         ids=torch.from_numpy(ids).to(device),
+        position=torch.from_numpy(position).to(device) if shared else None,
+        attend=_attend(torch.from_numpy(segment).to(device)) if shared else None,
         mask=torch.from_numpy(mask).to(device),
         row=torch.from_numpy(row).to(device),
-        place=torch.from_numpy(place).to(device),
-        target=torch.from_numpy(ids[row, place + 1]).to(device),
-        temperature=torch.from_numpy(temperature[row]).to(device),
+        place=torch.from_numpy(np.concatenate(place)).to(device),
+        target=torch.from_numpy(np.concatenate([r.completion_ids for r in rollouts]).astype(np.int64)).to(device),
+        temperature=torch.from_numpy(np.repeat(temperature, completion)).to(device),
     )
+
+
+def _attend(segment: torch.Tensor) -> torch.Tensor:
+    """Which places [S, 1, L, L] see which: all see the prompt, a completion sees itself, nothing sees what follows."""
+    seen = (segment[:, None, :] == 0) | (segment[:, None, :] == segment[:, :, None])
+    return seen.tril()[:, None]
 
 
 def completion_logprobs(
@@ -60,9 +107,11 @@ def completion_logprobs(
     """
     with policy.precision():
         if policy.split_head:
-            places = policy.trunk(packed.ids)[packed.row, packed.place]
+            places = policy.trunk(packed.ids, packed.position, packed.attend)[packed.row, packed.place]
         else:
-            places = policy.model(input_ids=packed.ids, use_cache=False).logits[packed.row, packed.place]
+            places = policy.model(
+                input_ids=packed.ids, use_cache=False, **laid_out(packed.position, packed.attend)
+            ).logits[packed.row, packed.place]
         logp_N, entropy_N = _in_chunks(policy, places, packed, logit_budget, entropy)
     out = torch.zeros(packed.mask.shape, dtype=torch.float32, device=packed.mask.device)
     return (
