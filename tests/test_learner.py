@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from rollwise.advantage import of_group
+from rollwise.advantage import GroupAdvantage
 from rollwise.config import LearnerConfig, ObjectiveConfig
 from rollwise.learner.batching import micro_batches, mini_batches
 from rollwise.learner.learner import Learner
 from rollwise.learner.logprobs import completion_logprobs, pack
 from rollwise.learner.schedule import learning_rate
 from rollwise.policy import Policy, load_policy
-from rollwise.records import Batch, Group, Role, Rollout, Row, Sampling, Verdict, VerdictKind
+from rollwise.records import Batch, Credit, Group, Placed, Role, Rollout, Row, Sampling, Verdict, VerdictKind
 from rollwise.sampling.torch_sampler import TorchSampler
 from rollwise.starters import starter_path
 from rollwise.tasks import make_task
@@ -40,6 +40,11 @@ def groups() -> list[Group]:
     return out
 
 
+def credits_of(group: Group) -> tuple[Credit, ...]:
+    estimator = GroupAdvantage(scale="std", ddof=1, eps=1e-6)
+    return estimator([Placed(group=group, role=Role.fresh)], None)[0]  # type: ignore[arg-type]
+
+
 def policy() -> Policy:
     return load_policy(str(starter_path("sort_digits")))
 
@@ -48,15 +53,15 @@ def batch_of(groups: list[Group], *, stale: float = 0.0) -> Batch:
     """Rows of the groups; odd units are replayed, born under log-probs that differ by `stale`."""
     rows = []
     for unit, group in enumerate(groups):
-        for rollout, advantage in zip(group.rollouts, of_group(group, scale="std", ddof=1, eps=1e-6), strict=True):
-            role = Role.fresh
+        for rollout, credit in zip(group.rollouts, credits_of(group), strict=True):
+            role, age = Role.fresh, 0
             if stale and unit % 2:
-                role = Role.replay
+                role, age = Role.replay, 1
                 noise = np.random.Generator(np.random.Philox(key=rollout.member)).normal(0, stale, rollout.length)
                 rollout = dataclasses.replace(
                     rollout, birth_step=0, birth_logprobs=(rollout.logprobs - noise).astype(np.float32)
                 )
-            rows.append(Row(rollout=rollout, advantage=advantage, role=role, unit=unit))
+            rows.append(Row(rollout=rollout, credit=credit, role=role, unit=unit, age=age))
     return Batch(rows=tuple(rows), step=1)
 
 
@@ -105,7 +110,7 @@ def test_skipped_rows_change_nothing(groups: list[Group], reduction: str) -> Non
 
     class Unskipped(Recording):
         def _matters(self, row: Row) -> bool:
-            return row.rollout.scored
+            return bool(row.rollout.scored)
 
     batch = batch_of(groups)
     gradients = []
@@ -114,7 +119,7 @@ def test_skipped_rows_change_nothing(groups: list[Group], reduction: str) -> Non
         one.update(batch)
         gradients.append(one.gradients[0])
     assert relative(gradients[1], gradients[0]) < 1e-5
-    only_live = dataclasses.replace(batch, rows=tuple(r for r in batch.rows if r.advantage))
+    only_live = dataclasses.replace(batch, rows=tuple(r for r in batch.rows if r.credit.teaches))
     shrunk = learner({"reduction": reduction})
     shrunk.update(only_live)
     assert relative(shrunk.gradients[0], gradients[0]) > 0.01, "dropping them instead would change the scale"
@@ -135,7 +140,7 @@ def test_gradient_is_that_of_the_formula_in_double_precision(groups: list[Group]
         logp = logp[start - 1 : -1].gather(1, ids[0, start:, None])[:, 0]
         birth = row.rollout.birth_logprobs
         weight = 1.0 if birth is None else (logp.detach() - torch.from_numpy(birth).double()).exp()
-        loss = loss - (weight * (logp - logp.detach()).exp() * row.advantage).sum() / total
+        loss = loss - (weight * (logp - logp.detach()).exp() * row.credit.advantage).sum() / total
     loss.backward()  # type: ignore[no-untyped-call]
     expected = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
     assert relative(one.gradients[0].double(), expected) < 1e-4
@@ -254,9 +259,11 @@ def test_what_is_not_finite_is_skipped_counted_and_stops_the_run(groups: list[Gr
         else r
         for r in batch.rows
     ]
-    bad = dataclasses.replace(batch, rows=tuple(dataclasses.replace(r, advantage=1.0) for r in rows))
+    bad = dataclasses.replace(batch, rows=tuple(dataclasses.replace(r, credit=Credit(advantage=1.0)) for r in rows))
     if poison == float("inf"):  # an infinite weight is clamped; an infinite advantage is not
-        bad = dataclasses.replace(bad, rows=tuple(dataclasses.replace(r, advantage=poison) for r in bad.rows))
+        bad = dataclasses.replace(
+            bad, rows=tuple(dataclasses.replace(r, credit=Credit(advantage=poison)) for r in bad.rows)
+        )
     one = learner({"kind": "decoupled"}, max_grad_norm=1.0)
     before = copy.deepcopy(one.policy.model.state_dict())
     stops = [one.update(bad).stop for _ in range(3)]
@@ -313,7 +320,9 @@ def test_micro_batches_hold_every_row_once_and_keep_their_bound(max_tokens: int)
 
 
 def test_mini_batches_keep_groups_whole_and_sizes_even() -> None:
-    batch = [Row(rollout=None, advantage=0.0, role=Role.fresh, unit=u) for u in range(7) for _ in range(3)]  # type: ignore[arg-type]
+    batch = [
+        Row(rollout=None, credit=Credit(advantage=0.0), role=Role.fresh, unit=u) for u in range(7) for _ in range(3)
+    ]  # type: ignore[arg-type]
     plan = mini_batches(batch, 3, seed=0, step=1, epoch=0)
     assert sorted(i for part in plan for i in part) == list(range(21))
     assert sorted(len(part) for part in plan) == [6, 6, 9]

@@ -264,22 +264,21 @@ def test_dynamic_is_bounded_and_loses_nothing(
         on_limit="partial",
         surplus=surplus,
     )
+    source = Uniform(Numbers(1000), seed=0)
     number = 0
-
-    def draw(count: int) -> list[Prompt]:
-        nonlocal number
-        number += count
-        return [Prompt(uid=str(number - i), text="x") for i in range(count)]
 
     waiting = 0
     for step in (1, 2, 3):
         left, made, rounds = room, 0, 0
-        while requests := allocation.plan(draw, left):
+        while requests := allocation.plan(source, left):
             rounds += 1
             assert all(isinstance(r, Request) and r.count == 2 for r in requests)
             left -= 2 * len(requests)
             made += len(requests)
-            groups: Sequence[Group] = [group(number, alive=coin.random() < 0.5, step=step) for _ in requests]
+            number += 100
+            groups: Sequence[Group] = [
+                group(number + i, alive=coin.random() < 0.5, step=step) for i in range(len(requests))
+            ]
             allocation.observe(groups)
         assert rounds <= max_rounds and left >= 0 and 2 * made <= (max_rollouts or 10**9)
         settled = allocation.settle()

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollwise.learner.learner import Learned, Learner
-from rollwise.records import Batch, Role
+from rollwise.records import Batch, Group, Placed, Role
 from rollwise.replay.recent import RecentGroups
 from rollwise.replay.simple import NoReplay
 from tests.samples import group
@@ -27,8 +27,8 @@ def batches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Batch, Learned]]:
     seen: list[tuple[Batch, Learned]] = []
     original = Learner.update
 
-    def spy(self: Learner, batch: Batch) -> Learned:
-        learned = original(self, batch)
+    def spy(self: Learner, batch: Batch, signals: Any) -> Learned:
+        learned = original(self, batch, signals)
         seen.append((batch, learned))
         return learned
 
@@ -84,12 +84,12 @@ def test_every_replayed_row_is_the_row_that_was_born(train: Train, batches: list
                 continue
             first, birth = born[key]
             replayed += 1
-            assert row.advantage == first.advantage
+            assert row.credit.advantage == first.credit.advantage
             assert row.rollout.reward == first.rollout.reward
             np.testing.assert_array_equal(row.rollout.completion_ids, first.rollout.completion_ids)
             np.testing.assert_array_equal(row.rollout.prompt_ids, first.rollout.prompt_ids)
             assert row.age == batch.step - row.rollout.birth_step > 0
-            if row.advantage:
+            if row.credit.teaches:
                 assert birth is not None and row.rollout.birth_logprobs is not None
                 np.testing.assert_array_equal(row.rollout.birth_logprobs, birth)
                 if prox is not None:
@@ -203,13 +203,17 @@ def store(**settings: Any) -> RecentGroups:
     return RecentGroups(**{**base, **settings})
 
 
+def seats(groups: list[Group]) -> list[Placed]:
+    return [Placed(group=g, role=Role.fresh) for g in groups]
+
+
 def nothing(rollouts: Any) -> list[np.ndarray]:
     raise AssertionError("newest-first needs no log-probs")
 
 
 def test_newest_first_in_place_and_evicted_oldest_first() -> None:
     s = store()
-    s.store([group(i) for i in range(6)], step=1)
+    s.store(seats([group(i) for i in range(6)]), step=1)
     assert [e.group.uid for e in s.entries] == ["2", "3", "4", "5"]
     fresh = [group(10, alive=False, step=2), group(11, step=2), group(12, alive=False, step=2)]
     placed = s.compose(fresh, 3, 2, nothing)
@@ -223,14 +227,14 @@ def test_newest_first_in_place_and_evicted_oldest_first() -> None:
 
 def test_more_slots_than_fresh_groups_are_filled_too() -> None:
     s = store()
-    s.store([group(i) for i in range(4)], step=1)
+    s.store(seats([group(i) for i in range(4)]), step=1)
     placed = s.compose([group(9, step=2)], 4, 2, nothing)
     assert [p.group.uid for p in placed] == ["9", "3", "2", "1"]
 
 
 def test_all_valid_leaves_the_batch_as_it_is() -> None:
     s = store()
-    s.store([group(1)], step=1)
+    s.store(seats([group(1)]), step=1)
     fresh = [group(5, step=2), group(6, step=2)]
     assert [p.group for p in s.compose(fresh, 2, 2, nothing)] == fresh
 
@@ -241,13 +245,13 @@ def test_validity_does_not_trust_a_standard_deviation(size: int) -> None:
     wide = dataclasses.replace(g, rollouts=tuple(g.rollouts[0] for _ in range(size)))
     assert not wide.informative
     s = store()
-    s.store([wide], step=1)
+    s.store(seats([wide]), step=1)
     assert s.entries == []
 
 
 def test_age_and_use_limits() -> None:
     s = store(max_age=2, max_uses=2)
-    s.store([group(1)], step=1)
+    s.store(seats([group(1)]), step=1)
     dead = [group(9, alive=False)]
     uses = [[p.role.value for p in s.compose(dead, 1, step, nothing)] for step in (2, 3, 4)]
     assert uses == [["replay"], ["replay"], ["fresh"]]
@@ -301,7 +305,7 @@ def test_store_invariants(steps: list[tuple[list[bool], int, bool]], limit: dict
         ages = [p.age for p in old]
         assert ages == sorted(ages)
         for each in (s, twin):
-            each.store(fresh, step)
+            each.store(seats(fresh), step)
         assert len(s.entries) <= limit["capacity"]
         assert s.admitted == len(s.entries) + s.evicted + s.expired
 

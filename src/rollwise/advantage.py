@@ -1,4 +1,4 @@
-"""Advantages of a group's members from their rewards. Pure functions in double precision, no torch.
+"""Advantages from rewards. Pure functions in double precision, no torch.
 
 Only scored members enter the statistics; a member whose verifier failed gets advantage 0 and is not trained on.
 """
@@ -6,11 +6,33 @@ Only scored members enter the statistics; a member whose verifier failed gets ad
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
-from rollwise.records import INFORMATIVE_TOL, Group
+from rollwise.records import INFORMATIVE_TOL, Credit, Group, Placed
+
+
+class Signals(Protocol):
+    """What the learner can say of the rollouts of a batch, seat by seat and member by member. Computed when asked."""
+
+    def logprobs(self) -> list[np.ndarray]:
+        """Under the proximal policy, float32 [T] each."""
+        ...
+
+    def reference_logprobs(self) -> list[np.ndarray]:
+        """Under the frozen reference, float32 [T] each. Needs one."""
+        ...
+
+    def values(self) -> list[np.ndarray]:
+        """The critic's value before each completion token, float32 [T] each. Needs a critic."""
+        ...
+
+
+class Estimator(Protocol):
+    """Credit of every member of every seat of a batch. A pure function of its arguments."""
+
+    def __call__(self, placed: Sequence[Placed], signals: Signals) -> list[tuple[Credit, ...]]: ...
 
 
 def group_advantage(
@@ -39,11 +61,19 @@ def group_advantage(
     return centred / (std + eps)  # type: ignore[no-any-return]
 
 
-def of_group(group: Group, *, scale: Literal["std", "none"], ddof: int, eps: float) -> list[float]:
-    """Advantage of each member, 0 for members that were not scored. A function of the stored rewards only, so a
-    replayed group has the advantages it had at birth."""
-    rewards = group.scored_rewards()
-    if not rewards:
-        return [0.0] * group.size
-    scored = iter(group_advantage(rewards, scale=scale, ddof=ddof, eps=eps).tolist())
-    return [next(scored) if r.scored else 0.0 for r in group.rollouts]
+class GroupAdvantage:
+    """Each seat on its own, from its stored rewards: a replayed group has the advantages it had at birth."""
+
+    def __init__(self, *, scale: Literal["std", "none"], ddof: int, eps: float) -> None:
+        self.scale, self.ddof, self.eps = scale, ddof, eps
+
+    def __call__(self, placed: Sequence[Placed], signals: Signals) -> list[tuple[Credit, ...]]:
+        return [tuple(Credit(advantage=a) for a in self._of(seat.group)) for seat in placed]
+
+    def _of(self, group: Group) -> list[float]:
+        """Advantage of each member, 0 for members that were not scored."""
+        rewards = group.scored_rewards()
+        if not rewards:
+            return [0.0] * group.size
+        scored = iter(group_advantage(rewards, scale=self.scale, ddof=self.ddof, eps=self.eps).tolist())
+        return [next(scored) if r.scored else 0.0 for r in group.rollouts]

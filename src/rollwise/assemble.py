@@ -90,7 +90,7 @@ def make_loop(config: RunConfig, task: Task, policy: Policy, watcher: Watcher, i
             requests, sampler.generate(requests, sampling, run_seed=config.seed, step=step), task.verify
         ),
         replay=_replay(config),
-        advantage=_advantage(config),
+        estimator=_estimator(config),
         learner=Learner(
             policy,
             config.learner,
@@ -186,8 +186,8 @@ def _replay(config: RunConfig) -> Any:
     )
 
 
-def _advantage(config: RunConfig) -> Any:
-    from rollwise.advantage import of_group
+def _estimator(config: RunConfig) -> Any:
+    from rollwise.advantage import GroupAdvantage
 
     settings = config.advantage
-    return {"group": partial(of_group, scale=settings.scale, ddof=settings.ddof, eps=settings.eps)}[settings.kind]
+    return {"group": GroupAdvantage}[settings.kind](scale=settings.scale, ddof=settings.ddof, eps=settings.eps)

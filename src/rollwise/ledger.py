@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rollwise.records import Group, Outcome, Placed, Role, Rollout, Settled
+from rollwise.records import Batch, Group, Outcome, Rollout, Settled
+
+Key = tuple[str, int]
+
+
+def key(rollout: Rollout) -> Key:
+    """Identity of a rollout: (group, member)."""
+    return rollout.group_uid, rollout.member
 
 
 class Count:
@@ -51,33 +58,41 @@ class Ledger:
         for group in groups:
             self.generated.add(group.rollouts)
 
-    def settle(self, settled: Settled, placed: Sequence[Placed], step: int) -> None:
-        """The end of a step: give each of its rollouts an outcome, and move those held earlier that are placed now."""
-        seated = {p.group.uid for p in placed if p.role is Role.fresh}
+    def settle(self, settled: Settled, batch: Batch, step: int) -> None:
+        """The end of a step: give each of its rollouts an outcome. One held from an earlier step leaves that account;
+        a row of the batch that the allocation did not hand over is a replayed use."""
+        taught = {row.unit for row in batch.rows if row.credit.teaches}
+        seated = {key(row.rollout): row for row in batch.rows}
+        handed = {key(r): group for group in settled.groups for r in group.rollouts}
         for group in settled.groups:
-            trained = Outcome.trained if group.uid in seated else Outcome.surplus
-            self._book(trained if group.informative else group.dead_outcome, group, step)
+            for rollout in group.rollouts:
+                row = seated.get(key(rollout))
+                if row is not None and not row.credit.counts:
+                    outcome = Outcome.truncated
+                elif row is not None and row.unit in taught:
+                    outcome = Outcome.trained
+                else:
+                    outcome = Outcome.surplus if group.informative else group.dead_outcome
+                self._book(outcome, rollout, step)
         for outcome, group in settled.outcomes:
-            self._book(outcome, group, step)
-        for place in placed:
-            if place.role is Role.replay:
-                self.replayed.add(place.group.rollouts)
-        self._estimate_refill(settled, placed, step)
+            for rollout in group.rollouts:
+                self._book(outcome, rollout, step)
+        self.replayed.add(row.rollout for k, row in seated.items() if k not in handed)
+        fresh_units = {row.unit for k, row in seated.items() if k in handed and row.unit in taught}
+        self._estimate_refill(settled, len(fresh_units), step)
 
-    def _book(self, outcome: Outcome, group: Group, step: int) -> None:
-        """Book a group's rollouts; those of an earlier step were booked as held and leave that account."""
-        for rollout in group.rollouts:
-            known = rollout.scored
-            if rollout.birth_step < step:
-                self.outcomes[Outcome.held if known else Outcome.infra_error].add([rollout], -1)
-            self.outcomes[outcome if known else Outcome.infra_error].add([rollout])
+    def _book(self, outcome: Outcome, rollout: Rollout, step: int) -> None:
+        """One of an earlier step was booked as held, and leaves that account."""
+        known = rollout.scored
+        if rollout.birth_step < step:
+            self.outcomes[Outcome.held if known else Outcome.infra_error].add([rollout], -1)
+        self.outcomes[outcome if known else Outcome.infra_error].add([rollout])
 
-    def _estimate_refill(self, settled: Settled, placed: Sequence[Placed], step: int) -> None:
+    def _estimate_refill(self, settled: Settled, taught: int, step: int) -> None:
         """What filling the step's other slots with fresh informative groups would have cost: group size / their share
         among the step's own fresh groups, each. Where that share is 0 nothing can be said and the slots are counted."""
         fresh = [g for g in (*settled.groups, *(g for _, g in settled.outcomes)) if g.birth_step == step]
-        good = sum(p.role is Role.fresh and p.group.informative for p in placed)
-        missing = settled.slots - good
+        missing = settled.slots - taught
         if missing <= 0 or not fresh:
             return
         informative = sum(g.informative for g in fresh)

@@ -6,20 +6,22 @@ policy, record, observe. Everything it hands over is a record.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from rollwise.advantage import Estimator, Signals
 from rollwise.allocation.base import Allocation
 from rollwise.budget import room, spent
 from rollwise.config import BudgetConfig, EvalConfig
 from rollwise.curriculum.base import Curriculum
 from rollwise.evaluate import Evaluation
 from rollwise.learner.learner import Learned, Learner
-from rollwise.ledger import Ledger
+from rollwise.ledger import Ledger, key
 from rollwise.metrics import of_batch, of_groups
-from rollwise.records import Batch, Group, Placed, Request, Role, Row, StepRecord
+from rollwise.records import Batch, Credit, Group, Placed, Request, Role, Row, StepRecord
 from rollwise.replay.base import Replay
 
 
@@ -41,7 +43,7 @@ class Loop:
     allocation: Allocation
     generate: Callable[[list[Request], int], list[Group]]  # (requests, step): sampled and verified
     replay: Replay
-    advantage: Callable[[Group], list[float]]
+    estimator: Estimator
     learner: Learner
     ledger: Ledger
     evaluate: Callable[[], Evaluation]
@@ -90,19 +92,22 @@ class Loop:
         self._crossed = self.ledger.generated.rollouts
         fresh: list[Group] = []
         with _timed(seconds, "generate"):
-            while requests := self.allocation.plan(self.curriculum.draw, room(self.budget, self.ledger.generated)):
+            while requests := self.allocation.plan(self.curriculum, room(self.budget, self.ledger.generated)):
                 groups = self.generate(requests, self.step)
                 self.ledger.generate(groups)
                 self.allocation.observe(groups)
                 fresh += groups
         settled = self.allocation.settle()
+        if not fresh and not settled.groups:
+            settled = dataclasses.replace(settled, stop=settled.stop or "the curriculum has no prompt left to draw")
         with _timed(seconds, "compose"):
             placed = self.replay.compose(settled.groups, settled.slots, self.step, self.learner.logprobs)
-        self.ledger.settle(settled, placed, self.step)
         with _timed(seconds, "learn"):
-            batch = self._batch(placed)
-            learned = self.learner.update(batch)
-        self.replay.store(_remember(settled.groups, placed, batch, learned), self.step)
+            signals = self.learner.signals([r for seat in placed for r in seat.group.rollouts])
+            batch = self._batch(placed, self._credits(placed, signals), settled.groups)
+            self.ledger.settle(settled, batch, self.step)
+            learned = self.learner.update(batch, signals)
+        self.replay.store(self._remembered(settled.groups, batch, learned), self.step)
         self.curriculum.observe(fresh)
         self.ledger.updates, self.ledger.skipped_updates = self.learner.updates, self.learner.skipped
         self.ledger.idle_steps += learned.idle
@@ -122,15 +127,49 @@ class Loop:
         self.watcher.step(record, fresh, seconds)
         if learned.stop:
             return "non_finite", learned.stop
-        return ("allocation.limit", settled.stop) if settled.stop else None
+        if settled.stop:
+            return ("allocation.limit" if fresh else "curriculum.empty"), settled.stop
+        return None
 
-    def _batch(self, placed: Sequence[Placed]) -> Batch:
+    def _credits(self, placed: Sequence[Placed], signals: Signals) -> list[tuple[Credit, ...]]:
+        """The estimator's, where they were not frozen at birth."""
+        estimated = self.estimator(placed, signals)
+        return [e if seat.credits is None else seat.credits for seat, e in zip(placed, estimated, strict=True)]
+
+    def _batch(self, placed: Sequence[Placed], credits: Sequence[tuple[Credit, ...]], handed: Sequence[Group]) -> Batch:
+        fresh = {key(r) for g in handed for r in g.rollouts}
         rows = [
-            Row(rollout=rollout, advantage=advantage, role=seat.role, unit=unit, age=seat.age)
+            Row(
+                rollout=rollout,
+                credit=credit,
+                role=Role.fresh if key(rollout) in fresh else Role.replay,
+                unit=unit,
+                age=self.step - rollout.birth_step,
+            )
             for unit, seat in enumerate(placed)
-            for rollout, advantage in zip(seat.group.rollouts, self.advantage(seat.group), strict=True)
+            for rollout, credit in zip(seat.group.rollouts, credits[unit], strict=True)
         ]
         return Batch(rows=tuple(rows), step=self.step)
+
+    def _remembered(self, groups: Sequence[Group], batch: Batch, learned: Learned) -> list[Placed]:
+        """The step's fresh groups with the trainer's log-probs of this step and their credits, for replay to store.
+        A group that is not in the batch could not teach: its credits are zero."""
+        at = {key(row.rollout): i for i, row in enumerate(batch.rows)}
+
+        def found(values: Sequence[Any], group: Group) -> list[Any]:
+            return [values[at[key(r)]] if key(r) in at else None for r in group.rollouts]
+
+        credits = [row.credit for row in batch.rows]
+        none = Credit(advantage=0.0)
+        return [
+            Placed(
+                group=g.remembering(found(learned.prox, g), found(learned.reference, g)),
+                role=Role.fresh,
+                age=self.step - g.birth_step,
+                credits=tuple(c or none for c in found(credits, g)),
+            )
+            for g in groups
+        ]
 
     def _due(self) -> list[list[str]]:
         """Which evaluations this step asks for: one at most, with the cadences that ask."""
@@ -184,18 +223,6 @@ class Loop:
         for name, part in self.parts().items():
             part.load_state_dict(state[name])
         self.step, self.seconds, self._evaluated_at = state["step"], state["seconds"], state["evaluated_at"]
-
-
-def _remember(groups: Sequence[Group], placed: Sequence[Placed], batch: Batch, learned: Learned) -> list[Group]:
-    """The step's fresh groups with the trainer's log-probs of this step, for replay to store."""
-    row = 0
-    seen: dict[str, Group] = {}
-    for seat in placed:
-        end = row + seat.group.size
-        if seat.role is Role.fresh:
-            seen[seat.group.uid] = seat.group.remembering(learned.prox[row:end], learned.reference[row:end])
-        row = end
-    return [seen.get(g.uid, g) for g in groups]
 
 
 class _timed:

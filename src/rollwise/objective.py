@@ -35,7 +35,7 @@ def surrogate(
     logp_RT: torch.Tensor,
     prox_RT: torch.Tensor,
     behaviour_RT: torch.Tensor,
-    advantage_R: torch.Tensor,
+    advantage_RT: torch.Tensor,
     *,
     kind: Kind,
     clip_low: float,
@@ -44,7 +44,7 @@ def surrogate(
     weight_cap: float | None = None,
     weight_over_cap: Literal["clamp", "mask"] = "clamp",
 ) -> tuple[torch.Tensor, TokenStats]:
-    """Loss [R, T] of each token, to be minimised, and what was done to it.
+    """Loss [R, T] of each token, to be minimised, and what was done to it. The advantage is [R, 1] or [R, T].
 
     clipped:    PPO's surrogate (arXiv 1707.06347, eq. 7) with asymmetric bounds (DAPO, arXiv 2503.14476, eq. 10) on
                 r = theta / prox. On replayed rows this treats old data as on-policy.
@@ -57,7 +57,7 @@ def surrogate(
     """
     anchor = behaviour_RT if kind == "behaviour" else prox_RT
     ratio = _ratio(logp_RT, anchor)
-    adv = advantage_R[:, None]
+    adv = advantage_RT
     plain = -adv * ratio
     bounded = -adv * ratio.clamp(1 - clip_low, 1 + clip_high)
     loss = torch.maximum(plain, bounded)

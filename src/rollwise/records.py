@@ -48,13 +48,22 @@ class Role(enum.StrEnum):
     replay = "replay"
 
 
+class Purpose(enum.StrEnum):
+    """Why a group's members were generated together."""
+
+    whole = "whole"  # the group at once
+    pilot = "pilot"  # a first look, to decide on more
+    commit = "commit"  # the rest of a group whose pilot was worth it
+
+
 class Outcome(enum.StrEnum):
     """What became of a generated rollout. Each gets exactly one."""
 
-    trained = "trained"  # in a group with reward variance that entered an update
-    dropped_easy = "dropped_easy"  # no reward variance, every scored member correct
-    dropped_hard = "dropped_hard"  # no reward variance, otherwise
+    trained = "trained"  # entered an update with an advantage that can teach
+    dropped_easy = "dropped_easy"  # could not teach, every scored member of its group correct
+    dropped_hard = "dropped_hard"  # could not teach, otherwise
     surplus = "surplus"  # informative, but more than the step had room for
+    stale = "stale"  # held by the allocation until it was too old to use
     truncated = "truncated"  # removed by overlong filtering
     infra_error = "infra_error"  # the verifier failed
     lost_at_epoch_end = "lost_at_epoch_end"
@@ -87,6 +96,7 @@ class Prompt:
     answer: Any = None  # what the verifier needs; JSON
     task: str = ""
     occurrence: int = 0
+    row: int = -1  # its place in the data set it is drawn from
     meta: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -121,6 +131,7 @@ class Request:
     prompt: Prompt
     count: int
     first_member: int = 0
+    purpose: Purpose = Purpose.whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +224,7 @@ class Group:
     uid: str
     prompt: Prompt
     rollouts: tuple[Rollout, ...]
+    purpose: Purpose = Purpose.whole
 
     @property
     def size(self) -> int:
@@ -269,6 +281,7 @@ class Group:
             "uid": self.uid,
             "prompt": self.prompt.to_json(),
             "rollouts": [r.to_json() for r in self.rollouts],
+            "purpose": self.purpose.value,
         }
 
     @staticmethod
@@ -277,6 +290,7 @@ class Group:
             uid=data["uid"],
             prompt=Prompt.from_json(data["prompt"]),
             rollouts=tuple(Rollout.from_json(r) for r in data["rollouts"]),
+            purpose=Purpose(data["purpose"]),
         )
 
 
@@ -292,23 +306,39 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Credit:
+    """What the advantage estimator says of one rollout."""
+
+    advantage: float | np.ndarray  # one number, or float64 [T]
+    returns: np.ndarray | None = None  # float64 [T], what a critic should predict
+    values: np.ndarray | None = None  # float32 [T], what it predicted
+    counts: bool = True  # False: left out of the loss and of its reduction
+
+    @property
+    def teaches(self) -> bool:
+        """Whether the policy gradient of this rollout can differ from zero."""
+        return bool(np.any(self.advantage))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A group's seat in a batch, given by replay."""
+    """A seat in a batch: a whole group, or single rollouts of one. Members of a seat stay in one mini-batch."""
 
     group: Group
     role: Role
     age: int = 0  # steps since birth
     uses: int = 0  # times replayed before, this step not counted
+    credits: tuple[Credit, ...] | None = None  # frozen at birth; None: to be estimated with this batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One rollout with its advantage: what the learner trains on."""
+    """One rollout with its credit: what the learner trains on."""
 
     rollout: Rollout
-    advantage: float
+    credit: Credit
     role: Role
-    unit: int  # rows of one unit (a group) stay in one mini-batch
+    unit: int  # rows of one unit (a seat) stay in one mini-batch
     age: int = 0
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from rollwise.allocation.base import Draw
+from rollwise.allocation.base import Prompts
 from rollwise.records import Group, Outcome, Request, Settled
 from rollwise.state import check_keys
 
@@ -61,7 +61,7 @@ class Dynamic:
     def least(self) -> int:
         return self.group_size
 
-    def plan(self, draw: Draw, room: int) -> list[Request]:
+    def plan(self, prompts: Prompts, room: int) -> list[Request]:
         if len(self.kept) >= self.prompts:
             return []
         own_room = room if self.max_rollouts is None else min(room, self.max_rollouts - self.rollouts)
@@ -72,9 +72,13 @@ class Dynamic:
         if count == 0:
             self.limit = _BUDGET if room < self.group_size else f"max_rollouts ({self.max_rollouts})"
             return []
+        drawn = prompts.draw(count)
+        if not drawn:
+            self.limit = "the end of the data"
+            return []
         self.rounds += 1
-        self.rollouts += count * self.group_size
-        return [Request(prompt=p, count=self.group_size) for p in draw(count)]
+        self.rollouts += len(drawn) * self.group_size
+        return [Request(prompt=p, count=self.group_size) for p in drawn]
 
     def observe(self, groups: Sequence[Group]) -> None:
         for group in groups:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rollwise.allocation.base import Draw
+from rollwise.allocation.base import Prompts
 from rollwise.records import Group, Request, Settled
 from rollwise.state import check_keys
 
@@ -22,10 +22,10 @@ class Fixed:
     def least(self) -> int:
         return self.prompts * self.group_size
 
-    def plan(self, draw: Draw, room: int) -> list[Request]:
+    def plan(self, prompts: Prompts, room: int) -> list[Request]:
         if self._groups is not None or room < self.least:
             return []
-        return [Request(prompt=p, count=self.group_size) for p in draw(self.prompts)]
+        return [Request(prompt=p, count=self.group_size) for p in prompts.draw(self.prompts)]
 
     def observe(self, groups: Sequence[Group]) -> None:
         self._groups = list(groups)

@@ -20,8 +20,18 @@ class Source(Protocol):
 class Curriculum(Part, Protocol):
     """Draws prompts; learns from the groups they became."""
 
+    @property
+    def remaining(self) -> int:
+        """Prompts left in the running epoch; 0 only where no prompt is left at all."""
+        ...
+
     def draw(self, count: int) -> list[Prompt]:
-        """The next `count` prompts, their `occurrence` set so that no two draws share a group uid."""
+        """The next `count` prompts, `occurrence` set so that no two draws share a group uid, and `row` to their place
+        in the data. Goes on into the next epoch; fewer only where no prompt is left at all."""
+        ...
+
+    def next_epoch(self) -> None:
+        """Leave out what remains of the running epoch."""
         ...
 
     def observe(self, groups: Sequence[Group]) -> None:

@@ -40,6 +40,40 @@ class Learned:
     stop: str = ""  # why the run must end; empty otherwise
 
 
+class LearnerSignals:
+    """Log-probs of the rollouts of one batch under the proximal and the reference policy, filled where asked."""
+
+    def __init__(self, learner: Learner, rollouts: Sequence[Rollout]) -> None:
+        self.learner = learner
+        self.rollouts = list(rollouts)
+        self.prox: list[np.ndarray | None] = [None] * len(self.rollouts)
+        self.reference: list[np.ndarray | None] = [r.reference_logprobs for r in self.rollouts]
+
+    def fill_prox(self, wanted: Sequence[int]) -> None:
+        self._fill(self.prox, self.learner.policy, wanted)
+
+    def fill_reference(self, wanted: Sequence[int]) -> None:
+        assert self.learner.reference is not None
+        self._fill(self.reference, self.learner.reference, wanted)
+
+    def _fill(self, out: list[np.ndarray | None], policy: Policy, wanted: Sequence[int]) -> None:
+        missing = [i for i in wanted if out[i] is None]
+        found = self.learner.logprobs_under(policy, [self.rollouts[i] for i in missing])
+        for i, lp in zip(missing, found, strict=True):
+            out[i] = lp
+
+    def logprobs(self) -> list[np.ndarray]:
+        self.fill_prox(range(len(self.rollouts)))
+        return [lp for lp in self.prox if lp is not None]
+
+    def reference_logprobs(self) -> list[np.ndarray]:
+        self.fill_reference(range(len(self.rollouts)))
+        return [lp for lp in self.reference if lp is not None]
+
+    def values(self) -> list[np.ndarray]:
+        raise AssertionError("this learner has no critic")
+
+
 class Learner:
     """Owns the optimizer, and the frozen reference where a KL term needs one."""
 
@@ -74,10 +108,15 @@ class Learner:
         self.skipped = 0
         self.skipped_in_a_row = 0
 
-    def update(self, batch: Batch) -> Learned:
-        """Train on one step's rows."""
+    def signals(self, rollouts: Sequence[Rollout]) -> LearnerSignals:
+        """What this learner can say of the rollouts of a batch, computed once and only when asked."""
+        return LearnerSignals(self, rollouts)
+
+    def update(self, batch: Batch, signals: LearnerSignals | None = None) -> Learned:
+        """Train on one step's rows. `signals` are those of the same rollouts, if any were computed before."""
         rows = batch.rows
-        learned = Learned(prox=[None] * len(rows), reference=[None] * len(rows))
+        known = signals or self.signals([r.rollout for r in rows])
+        learned = Learned(prox=known.prox, reference=known.reference)
         live = [self._matters(r) for r in rows]
         learned.idle = not any(live)
         log = TokenLog()
@@ -92,11 +131,9 @@ class Learner:
             ]
             wanted = [i for i, matters in enumerate(live) if matters]
             first = set(plan[0])  # theta is still the proximal policy in the first update: no pass of its own
-            self._fill(learned.prox, self.policy, rows, [i for i in wanted if i not in first])
+            known.fill_prox([i for i in wanted if i not in first])
             if self.objective.kl_coef > 0:
-                assert self.reference is not None
-                missing = [i for i in wanted if rows[i].rollout.reference_logprobs is None]
-                self._fill(learned.reference, self.reference, rows, missing)
+                known.fill_reference(wanted)
             for part in plan:
                 self._one_update(rows, part, live, learned, batch.step, log)
                 if self.skipped_in_a_row >= MAX_NON_FINITE:
@@ -112,19 +149,19 @@ class Learner:
 
     def logprobs(self, rollouts: Sequence[Rollout]) -> list[np.ndarray]:
         """Log-probs float32 [T] of each rollout's completion under the current policy."""
-        return self._pass(self.policy, rollouts)
+        return self.logprobs_under(self.policy, rollouts)
 
     def _matters(self, row: Row) -> bool:
         """Whether the row can move the weights."""
-        if not row.rollout.scored or row.rollout.length == 0:
+        if not _counts(row) or row.rollout.length == 0:
             return False
-        return row.advantage != 0 or self.objective.kl_coef > 0 or self.objective.entropy_coef > 0
+        return row.credit.teaches or self.objective.kl_coef > 0 or self.objective.entropy_coef > 0
 
     def _one_update(
         self, rows: Sequence[Row], part: list[int], live: list[bool], learned: Learned, step: int, log: TokenLog
     ) -> None:
         weight = reduction_weights(
-            torch.tensor([rows[i].rollout.length if rows[i].rollout.scored else 0 for i in part]),
+            torch.tensor([rows[i].rollout.length if _counts(rows[i]) else 0 for i in part]),
             torch.tensor([rows[i].unit for i in part]),
             kind=self.objective.reduction,
             max_length=self.max_completion_length,
@@ -181,7 +218,7 @@ class Learner:
             logp,
             prox,
             behaviour,
-            torch.tensor([rows[i].advantage for i in places], dtype=torch.float32, device=device),
+            _advantages([rows[i] for i in places], packed),
             kind=objective.kind,
             clip_low=objective.clip_low,
             clip_high=objective.clip_high,
@@ -190,11 +227,7 @@ class Learner:
             weight_over_cap=objective.weight_over_cap,
         )
         if objective.kl_coef > 0:
-            reference = [
-                r if r is not None else learned.reference[i]
-                for i, r in ((i, rows[i].rollout.reference_logprobs) for i in places)
-            ]
-            kl = kl_k3(logp, _padded(reference, packed))
+            kl = kl_k3(logp, _padded([learned.reference[i] for i in places], packed))
             loss_RT = loss_RT + objective.kl_coef * kl
             log.kl(kl.detach()[packed.mask])
         if entropy is not None:
@@ -215,12 +248,8 @@ class Learner:
             out[i, : rollout.length] = torch.from_numpy(rollout.behaviour_logprobs).to(out.device)
         return out
 
-    def _fill(self, out: list[np.ndarray | None], policy: Policy, rows: Sequence[Row], wanted: Sequence[int]) -> None:
-        for i, lp in zip(wanted, self._pass(policy, [rows[i].rollout for i in wanted]), strict=True):
-            out[i] = lp
-
     @torch.no_grad()
-    def _pass(self, policy: Policy, rollouts: Sequence[Rollout]) -> list[np.ndarray]:
+    def logprobs_under(self, policy: Policy, rollouts: Sequence[Rollout]) -> list[np.ndarray]:
         out: list[np.ndarray] = [np.empty(0, dtype=LOGP)] * len(rollouts)
         for micro in self._micro_batches(rollouts):
             packed = pack([rollouts[i] for i in micro], policy)
@@ -271,6 +300,19 @@ class Learner:
         self.updates = state["updates"]
         self.skipped = state["skipped"]
         self.skipped_in_a_row = state["skipped_in_a_row"]
+
+
+def _counts(row: Row) -> bool:
+    """Whether the row's tokens are in the loss and its reduction."""
+    return row.rollout.scored and row.credit.counts
+
+
+def _advantages(rows: Sequence[Row], packed: Packed) -> torch.Tensor:
+    """[R, 1], or [R, T] where a row has one for each token."""
+    values = [r.credit.advantage for r in rows]
+    if not any(isinstance(v, np.ndarray) for v in values):
+        return torch.tensor(values, dtype=torch.float32, device=packed.mask.device)[:, None]
+    return _padded([np.broadcast_to(v, (r.rollout.length,)) for v, r in zip(values, rows, strict=True)], packed)
 
 
 def _unpad(logp: torch.Tensor, packed: Packed) -> list[np.ndarray]:

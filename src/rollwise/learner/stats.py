@@ -15,8 +15,9 @@ class TokenLog:
     """Collects per-token statistics; `metrics` makes the step's numbers of them.
 
     Names: clip_ratio/fresh and /replay are the shares of tokens whose gradient the clip removed. weight/* describe
-    w = prox / behaviour on replayed tokens, ess their effective sample size as a share. kl_prox_behaviour estimates
-    KL(prox || behaviour) there as the mean of `w log w - w + 1`. sampling/logp_diff_* compare trainer and sampler.
+    w = prox / behaviour on tokens of earlier steps, ess their effective sample size as a share. kl_prox_behaviour is
+    an estimate of KL(prox || behaviour) there, the mean of `w log w - w + 1`. sampling/logp_diff_* compare trainer and
+    sampler.
     """
 
     def __init__(self) -> None:
@@ -46,17 +47,18 @@ class TokenLog:
     ) -> None:
         """One micro-batch: [R, T] tensors and their rows."""
         replay = torch.tensor([r.role is Role.replay for r in rows], device=mask.device)[:, None]
+        aged = torch.tensor([r.age > 0 for r in rows], device=mask.device)[:, None]
         for role, chosen in ((Role.fresh, mask & ~replay), (Role.replay, mask & replay)):
             self._tokens[role] += int(chosen.sum())
             self._clipped[role] += float((stats.clipped & chosen).sum())
-        old = mask & replay
+        old = mask & aged
         if bool(old.any()):
             self._logw.append((prox - behaviour)[old].double().cpu().numpy())
             self._applied.append(stats.weight[old].double().cpu().numpy())
         host = prox.cpu().numpy()
         for i, row in enumerate(rows):
             drawn = row.rollout
-            if row.role is Role.fresh and drawn.sampling.top_p == 1:
+            if row.age == 0 and drawn.sampling.top_p == 1:
                 self._gap.append(np.abs(host[i, : drawn.length] - drawn.logprobs))
 
     def metrics(self) -> dict[str, float]:

@@ -23,8 +23,8 @@ class Replay(Part, Protocol):
         """
         ...
 
-    def store(self, fresh: Sequence[Group], step: int) -> None:
-        """Take in this step's fresh groups, now with the trainer's birth log-probs."""
+    def store(self, fresh: Sequence[Placed], step: int) -> None:
+        """Take in this step's fresh groups, all of them, now with the trainer's birth log-probs and their credits."""
         ...
 
 

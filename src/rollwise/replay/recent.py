@@ -82,8 +82,8 @@ class RecentGroups:
         entry.uses += 1
         return Placed(group=entry.group, role=Role.replay, age=step - entry.born, uses=entry.uses - 1)
 
-    def store(self, fresh: Sequence[Group], step: int) -> None:
-        for group in fresh:
+    def store(self, fresh: Sequence[Placed], step: int) -> None:
+        for group in (seat.group for seat in fresh):
             if group.informative or self.admit == "any":
                 self.entries.append(Entry(group=group, born=step))
                 self.admitted += 1

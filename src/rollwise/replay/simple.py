@@ -21,7 +21,7 @@ class NoReplay:
     def compose(self, fresh: Sequence[Group], slots: int, step: int, policy: PolicyLogprobs) -> list[Placed]:
         return fresh_placed([g for g in fresh if g.informative or not self.drop_dead], step)
 
-    def store(self, fresh: Sequence[Group], step: int) -> None:
+    def store(self, fresh: Sequence[Placed], step: int) -> None:
         """Nothing is kept."""
 
     def metrics(self) -> dict[str, float]:

@@ -18,6 +18,7 @@ def form_groups(requests: Sequence[Request], rollouts: Sequence[Sequence[Rollout
             uid=request.prompt.group_uid,
             prompt=request.prompt,
             rollouts=tuple(judge(r, request.prompt.answer, verify) for r in members),
+            purpose=request.purpose,
         )
         for request, members in zip(requests, rollouts, strict=True)
     ]
