@@ -16,6 +16,7 @@ from rollwise.tasks import make_task, task_names
 if TYPE_CHECKING:
     from rollwise.loop import Loop, Watcher
     from rollwise.policy import Policy
+    from rollwise.records import Rollout
     from rollwise.tasks import Task
 
 Tree = dict[str, Any]
@@ -80,14 +81,17 @@ def make_loop(config: RunConfig, task: Task, policy: Policy, watcher: Watcher, i
         max_completion_length=config.sampling.max_completion_length,
     )
     reference = None
-    if config.objective.kl_coef > 0:
+    if config.objective.kl_coef > 0 or config.advantage.kl_in_reward > 0:
         reference = load_model(config)
         reference.model.requires_grad_(False)
     return Loop(
         curriculum=_curriculum(config, task),
         allocation=_allocation(config),
         generate=lambda requests, step: form_groups(
-            requests, sampler.generate(requests, sampling, run_seed=config.seed, step=step), task.verify
+            requests,
+            sampler.generate(requests, sampling, run_seed=config.seed, step=step),
+            task.verify,
+            _shaping(config),
         ),
         replay=_replay(config),
         estimator=_estimator(config),
@@ -98,6 +102,7 @@ def make_loop(config: RunConfig, task: Task, policy: Policy, watcher: Watcher, i
             seed=config.seed,
             max_completion_length=config.sampling.max_completion_length,
             reference=reference,
+            critic=_critic(config, policy),
         ),
         ledger=Ledger(),
         evaluate=partial(
@@ -187,7 +192,50 @@ def _replay(config: RunConfig) -> Any:
 
 
 def _estimator(config: RunConfig) -> Any:
-    from rollwise.advantage import GroupAdvantage
+    from rollwise.advantage import GeneralizedAdvantage, GroupAdvantage, LeaveOneOut, Overlong, ReinforcePlusPlus
 
     settings = config.advantage
-    return {"group": GroupAdvantage}[settings.kind](scale=settings.scale, ddof=settings.ddof, eps=settings.eps)
+    estimator: Any
+    if settings.kind == "group":
+        estimator = GroupAdvantage(scale=settings.scale, ddof=settings.ddof, eps=settings.eps)
+    elif settings.kind == "rloo":
+        estimator = LeaveOneOut(kl_in_reward=settings.kl_in_reward)
+    elif settings.kind == "gae":
+        estimator = GeneralizedAdvantage(
+            gamma=settings.gamma,
+            gae_lambda=settings.gae_lambda,
+            whiten=settings.whiten,
+            kl_in_reward=settings.kl_in_reward,
+        )
+    else:
+        estimator = ReinforcePlusPlus(
+            gamma=settings.gamma,
+            kl_in_reward=settings.kl_in_reward,
+            baseline=settings.kind == "reinforce++-baseline",
+        )
+    return estimator if settings.overlong == "keep" else Overlong(estimator, settings.overlong)
+
+
+def _critic(config: RunConfig, policy: Policy) -> Any:
+    """A critic on the policy, or on a copy of the start model."""
+    from rollwise.learner.critic import Critic
+
+    settings = config.critic
+    if settings.kind == "none":
+        return None
+    own = settings.kind == "model"
+    lr = settings.lr if settings.lr is not None else 10 * config.learner.lr
+    return Critic(load_model(config) if own else policy, config.learner, own=own, lr=lr, clip_value=settings.clip_value)
+
+
+def _shaping(config: RunConfig) -> Callable[[Rollout], float] | None:
+    """What is added to the score of a training rollout."""
+    from rollwise.verify.shaping import overlong_penalty
+
+    reward, longest = config.reward, config.sampling.max_completion_length
+    buffer = reward.overlong_buffer
+    if reward.overlong_share is not None:
+        buffer = max(1, round(reward.overlong_share * longest))
+    if buffer is None:
+        return None
+    return lambda rollout: reward.overlong_factor * overlong_penalty(rollout.length, longest, buffer)

@@ -11,6 +11,9 @@ from rollwise.records import Group, Placed, Role, StopReason, mean
 def of_groups(groups: Sequence[Group]) -> dict[str, float]:
     """Of the fresh groups of a step, before replay. dead/* and informative are shares of groups.
 
+    They and frac_reward_zero_std speak of reward variance whatever estimates the advantages: REINFORCE++ and a critic
+    can learn from a group without it, which the ledger then counts as trained.
+
     `entropy` is the mean of -log p over the sampled tokens: an unbiased estimate under the sampling distribution.
     `informative_accuracy` is the share of groups with both right and wrong members: with a shaped reward a group can
     have reward variance and no right answer.

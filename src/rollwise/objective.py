@@ -19,8 +19,9 @@ import torch
 
 LOG_RATIO_LIMIT = 20.0  # log-ratios are clamped to +-this before exp, for safety in floating point only
 
-Kind = Literal["clipped", "decoupled", "behaviour"]
+Kind = Literal["clipped", "decoupled", "behaviour", "sequence", "cispo"]
 Reduction = Literal["token", "sequence", "prompt", "constant"]
+Level = Literal["token", "sequence"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +29,7 @@ class TokenStats:
     """What an objective did at each place [R, T]; places outside the mask hold no meaning."""
 
     weight: torch.Tensor  # factor on the surrogate: behaviour correction; 1 where there is none
-    clipped: torch.Tensor  # bool: the clip removed this token's gradient
+    clipped: torch.Tensor  # bool: the clip removed this token's gradient; cispo: it bounded the token's ratio
 
 
 def surrogate(
@@ -37,39 +38,52 @@ def surrogate(
     behaviour_RT: torch.Tensor,
     advantage_RT: torch.Tensor,
     *,
+    mask_RT: torch.Tensor,
     kind: Kind,
     clip_low: float,
     clip_high: float,
     dual_clip: float | None = None,
+    behaviour_weight: bool = False,
+    weight_level: Level = "token",
     weight_cap: float | None = None,
     weight_over_cap: Literal["clamp", "mask"] = "clamp",
 ) -> tuple[torch.Tensor, TokenStats]:
-    """Loss [R, T] of each token, to be minimised, and what was done to it. The advantage is [R, 1] or [R, T].
+    """Loss [R, T] of each token, to be minimised, and what was done to it. The advantage is [R, 1] or [R, T]; the mask
+    tells a row's completion tokens, for what is computed of whole rows.
 
     clipped:    PPO's surrogate (arXiv 1707.06347, eq. 7) with asymmetric bounds (DAPO, arXiv 2503.14476, eq. 10) on
                 r = theta / prox. On replayed rows this treats old data as on-policy.
     decoupled:  the same times w = prox / behaviour, a constant (Hilton et al., arXiv 2110.00641; the reading of POPO,
                 arXiv 2606.01281, used here: its equation was not available, token level and no cap are ours).
     behaviour:  the surrogate on r = theta / behaviour, clipped around the behaviour policy.
+    sequence:   GSPO (arXiv 2507.18071): the surrogate on the row's ratio s = exp(mean over tokens of log theta / prox),
+                in its token form s_t = sg[s] theta / sg[theta]. With reduction `sequence` its gradient is the paper's.
+    cispo:      `-sg[clip(r)] A log theta` (MiniMax-M1, arXiv 2506.13585): the ratio is bounded, no gradient is lost.
 
-    `dual_clip` c bounds the loss of a negative advantage at c |A| (arXiv 1912.09729) and acts before the weight.
-    A weight above `weight_cap` is clamped to it, or its token is removed while it still counts in the reduction.
+    `behaviour_weight` multiplies `sequence` and `cispo` by w as well (ours). `weight_level: sequence` takes the product
+    of w over the row instead of each token's own: unbiased for a whole completion, and of high variance. At token level
+    the correction of a completion of several tokens is biased, by less than none at all.
+    `dual_clip` c bounds the loss of a negative advantage at c |A| (arXiv 1912.09729) and acts before the weight; cispo
+    has none. A weight above `weight_cap` is clamped to it, or its token is removed while it still counts in the
+    reduction.
     """
-    anchor = behaviour_RT if kind == "behaviour" else prox_RT
-    ratio = _ratio(logp_RT, anchor)
-    adv = advantage_RT
-    plain = -adv * ratio
-    bounded = -adv * ratio.clamp(1 - clip_low, 1 + clip_high)
-    loss = torch.maximum(plain, bounded)
-    clipped = bounded > plain
-    if dual_clip is not None:
-        ceiling = -adv * dual_clip
-        over = (adv < 0) & (loss > ceiling)
-        loss = torch.where(over, ceiling.expand_as(loss), loss)
-        clipped = clipped | over
+    if kind == "cispo":
+        ratio = _ratio(logp_RT, prox_RT).detach()
+        bounded = ratio.clamp(1 - clip_low, 1 + clip_high)
+        loss, clipped = -bounded * advantage_RT * logp_RT, bounded != ratio
+    else:
+        if kind == "sequence":
+            mean = _per_row(logp_RT.detach() - prox_RT, mask_RT) / mask_RT.sum(dim=1, keepdim=True).clamp_min(1)
+            ratio = _bounded_exp(mean) * (logp_RT - logp_RT.detach()).exp()
+        else:
+            ratio = _ratio(logp_RT, behaviour_RT if kind == "behaviour" else prox_RT)
+        loss, clipped = _clipped(ratio, advantage_RT, clip_low, clip_high, dual_clip)
     weight = torch.ones_like(ratio)
-    if kind == "decoupled":
-        weight = _ratio(prox_RT, behaviour_RT).detach()
+    if kind == "decoupled" or behaviour_weight:
+        log_weight = (prox_RT - behaviour_RT).detach()
+        if weight_level == "sequence":
+            log_weight = _per_row(log_weight, mask_RT).expand_as(ratio)
+        weight = _bounded_exp(log_weight)
         if weight_cap is not None:
             over_cap = weight > weight_cap
             weight = weight.clamp(max=weight_cap)
@@ -79,8 +93,48 @@ def surrogate(
     return loss, TokenStats(weight=weight, clipped=clipped.detach())
 
 
+def _clipped(
+    ratio: torch.Tensor, advantage: torch.Tensor, clip_low: float, clip_high: float, dual_clip: float | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """PPO's pessimistic bound on `-A r`, and where it removed the gradient."""
+    plain = -advantage * ratio
+    bounded = -advantage * ratio.clamp(1 - clip_low, 1 + clip_high)
+    loss = torch.maximum(plain, bounded)
+    clipped = bounded > plain
+    if dual_clip is not None:
+        ceiling = -advantage * dual_clip
+        over = (advantage < 0) & (loss > ceiling)
+        loss = torch.where(over, ceiling.expand_as(loss), loss)
+        clipped = clipped | over
+    return loss, clipped
+
+
+def _per_row(values_RT: torch.Tensor, mask_RT: torch.Tensor) -> torch.Tensor:
+    """Sum [R, 1] over the row's tokens."""
+    return values_RT.masked_fill(~mask_RT, 0.0).sum(dim=1, keepdim=True)
+
+
 def _ratio(numerator: torch.Tensor, denominator: torch.Tensor) -> torch.Tensor:
-    return (numerator - denominator).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
+    return _bounded_exp(numerator - denominator)
+
+
+def _bounded_exp(logratio: torch.Tensor) -> torch.Tensor:
+    return logratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
+
+
+def value_loss(
+    value_RT: torch.Tensor, old_RT: torch.Tensor, returns_RT: torch.Tensor, *, clip: float | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Loss [R, T] of a critic's values, and (bool) where the clip took over.
+
+    `0.5 max((V - R)^2, (clip(V, V_old - clip, V_old + clip) - R)^2)`, with V_old the value the advantages were made
+    with. Source: the code of arXiv 1707.06347. `clip: None` leaves out the second term.
+    """
+    plain = (value_RT - returns_RT) ** 2
+    if clip is None:
+        return 0.5 * plain, torch.zeros_like(plain, dtype=torch.bool)
+    bounded = (old_RT + (value_RT - old_RT).clamp(-clip, clip) - returns_RT) ** 2
+    return 0.5 * torch.maximum(plain, bounded), (bounded > plain).detach()
 
 
 def kl_k3(logp_RT: torch.Tensor, reference_RT: torch.Tensor) -> torch.Tensor:

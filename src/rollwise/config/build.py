@@ -124,3 +124,52 @@ def _check_together(config: RunConfig, source: str) -> None:
         raise UserError(f"{source}: budget.rollouts is {config.budget.rollouts}; the first step needs {smallest}")
     if config.task_args and not all(isinstance(k, str) for k in config.task_args):
         raise UserError(f"{source}: task_args has a key that is not text")
+    _check_credit(config, source)
+    _check_objective(config, source)
+
+
+def _check_credit(config: RunConfig, source: str) -> None:
+    """Reward, advantage and critic against each other."""
+    reward, advantage, critic = config.reward, config.advantage, config.critic
+    if reward.overlong_buffer is not None and reward.overlong_share is not None:
+        raise UserError(f"{source}: reward.overlong_buffer and reward.overlong_share are both set; keep one")
+    longest = config.sampling.max_completion_length
+    if reward.overlong_buffer is not None and reward.overlong_buffer > longest:
+        raise UserError(
+            f"{source}: reward.overlong_buffer is {reward.overlong_buffer}; "
+            f"at most sampling.max_completion_length ({longest})"
+        )
+    if advantage.kl_in_reward > 0 and advantage.kind in ("group", "reinforce++-baseline"):
+        raise UserError(
+            f"{source}: advantage.kl_in_reward is read by rloo, reinforce++ and gae, not by advantage.kind "
+            f"{advantage.kind}; set objective.kl_coef for a KL term in the loss"
+        )
+    if advantage.kind == "gae" and critic.kind == "none":
+        raise UserError(f"{source}: advantage.kind is gae without a critic; set critic.kind=model")
+    if advantage.kind != "gae" and critic.kind != "none":
+        raise UserError(
+            f"{source}: critic.kind is {critic.kind}, but advantage.kind {advantage.kind} reads no values; "
+            "set critic.kind=none"
+        )
+
+
+def _check_objective(config: RunConfig, source: str) -> None:
+    objective = config.objective
+    if objective.behaviour_weight and objective.kind in ("clipped", "behaviour"):
+        raise UserError(
+            f"{source}: objective.behaviour_weight is for sequence and cispo, not for objective.kind {objective.kind}; "
+            "set objective.kind=decoupled"
+        )
+    weighted = objective.kind == "decoupled" or objective.behaviour_weight
+    if objective.weight_level == "sequence" and not weighted:
+        kind = objective.kind
+        wanted = "behaviour_weight=true" if kind in ("sequence", "cispo") else "kind=decoupled"
+        raise UserError(
+            f"{source}: objective.weight_level is sequence, but objective.kind {kind} has no weight; "
+            f"set objective.{wanted}"
+        )
+    if objective.kind == "cispo" and objective.dual_clip is not None:
+        raise UserError(
+            f"{source}: objective.dual_clip is {objective.dual_clip}; objective.kind cispo has none, "
+            "set objective.dual_clip=null"
+        )

@@ -64,24 +64,62 @@ class ReplayConfig:
 
 @dataclass(slots=True, kw_only=True)
 class AdvantageConfig:
-    kind: Literal["group"] = key("group", "reward minus the mean of its group")
-    scale: Literal["std", "none"] = key("std", "divide by the group's standard deviation, or not")
-    ddof: Literal[0, 1] = key(1, "standard deviation over N - ddof")
-    eps: float = key(1e-6, "added to the standard deviation", ge=0)
+    kind: Literal["group", "rloo", "reinforce++", "reinforce++-baseline", "gae"] = key(
+        "group",
+        "group: reward minus the mean of its group; rloo: minus the mean of the others of its group; reinforce++: "
+        "token returns whitened over the batch, -baseline: the group's mean taken off first; gae: from a critic",
+    )
+    scale: Literal["std", "none", "batch"] = key(
+        "std", "group: divide by the standard deviation of the group, or of the whole batch, or by nothing"
+    )
+    ddof: Literal[0, 1] = key(1, "group: standard deviation over N - ddof")
+    eps: float = key(1e-6, "group: added to the standard deviation", ge=0)
+    gamma: float = key(1.0, "reinforce++, gae: discount of each token", gt=0, le=1)
+    gae_lambda: float = key(1.0, "gae: 1 trusts the rewards only, 0 the critic's next value", ge=0, le=1)
+    whiten: bool = key(True, "gae: whiten the advantages over the batch's tokens")
+    kl_in_reward: float = key(
+        0.0, "rloo, reinforce++, gae: weight of log(policy / frozen start model) of each token in its reward", ge=0
+    )
+    overlong: Literal["keep", "zero", "mask"] = key(
+        "keep", "rollouts cut at max_completion_length: as any other, advantage 0, or left out of the loss"
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class CriticConfig:
+    kind: Literal["none", "head", "model"] = key(
+        "none", "a linear layer on the policy's hidden states, or a copy of the start model with one; read by gae"
+    )
+    lr: float | None = key(None, "AdamW learning rate, constant; null: 10 x learner.lr", gt=0)
+    clip_value: float | None = key(0.2, "a value moves its loss no further than this from its old one; null: off", gt=0)
+
+
+@dataclass(slots=True, kw_only=True)
+class RewardConfig:
+    overlong_buffer: int | None = key(
+        None, "tokens before max_completion_length over which a penalty grows linearly to overlong_factor", gt=0
+    )
+    overlong_share: float | None = key(None, "the same as a share of max_completion_length", gt=0, le=1)
+    overlong_factor: float = key(1.0, "penalty of a completion of max_completion_length tokens", gt=0)
 
 
 @dataclass(slots=True, kw_only=True)
 class ObjectiveConfig:
-    kind: Literal["clipped", "decoupled", "behaviour"] = key(
+    kind: Literal["clipped", "decoupled", "behaviour", "sequence", "cispo"] = key(
         "clipped",
         "clipped: ratio to the proximal policy; decoupled: that times the weight prox/behaviour; "
-        "behaviour: ratio to, and clip around, the behaviour policy",
+        "behaviour: ratio to, and clip around, the behaviour policy; sequence: the mean log-ratio of a rollout, "
+        "clipped as one (GSPO); cispo: the ratio bounded as a constant weight of the log-prob",
     )
     clip_low: float = key(0.2, "ratio is clipped below at 1 - clip_low", ge=0, le=1)
     clip_high: float = key(0.28, "ratio is clipped above at 1 + clip_high", ge=0)
     dual_clip: float | None = key(10.0, "bound on the loss of a negative advantage, in units of it; null: off", gt=1)
-    weight_cap: float | None = key(None, "decoupled: upper bound on the weight; null: none", gt=0)
-    weight_over_cap: Literal["clamp", "mask"] = key("clamp", "decoupled: tokens above the cap are clamped or removed")
+    behaviour_weight: bool = key(False, "sequence, cispo: times the weight prox/behaviour, as decoupled always is")
+    weight_level: Literal["token", "sequence"] = key(
+        "token", "the weight of each token, or the product of a rollout's: unbiased, and of high variance"
+    )
+    weight_cap: float | None = key(None, "upper bound on the weight; null: none", gt=0)
+    weight_over_cap: Literal["clamp", "mask"] = key("clamp", "tokens above the cap are clamped or removed")
     reduction: Literal["token", "sequence", "prompt", "constant"] = key(
         "token",
         "token: mean over tokens; sequence: of per-rollout means; prompt: of per-group token means; "
@@ -151,7 +189,9 @@ class RunConfig:
     curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
     allocation: AllocationConfig = field(default_factory=AllocationConfig)
     replay: ReplayConfig = field(default_factory=ReplayConfig)
+    reward: RewardConfig = field(default_factory=RewardConfig)
     advantage: AdvantageConfig = field(default_factory=AdvantageConfig)
+    critic: CriticConfig = field(default_factory=CriticConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)

@@ -17,6 +17,11 @@ PASS_COST = {"cpu": 128}
 PASS_COST_ELSEWHERE = 4096
 
 
+def counts(row: Row) -> bool:
+    """Whether the row's tokens are in the loss and its reduction."""
+    return row.rollout.scored and row.credit.counts
+
+
 def mini_batches(rows: Sequence[Row], count: int, *, seed: int, step: int, epoch: int) -> list[list[int]]:
     """Row numbers of each mini-batch: the units (groups) shuffled and dealt into `count` parts, sizes differing by at
     most one unit; fewer parts where there are fewer units. Nothing needs to divide.

@@ -3,12 +3,11 @@
 A step takes `epochs` passes over `updates_per_batch` mini-batches, one AdamW update each. Rows that cannot move the
 weights (advantage 0, no KL or entropy term) are left out of forward and backward and still count in the reduction.
 A mini-batch without any other row takes its update with a zero gradient, as a trainer that computes them would. A batch
-without any takes none.
+without any takes none. A critic, where there is one, takes the same mini-batches before the policy does.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,16 +16,16 @@ import numpy as np
 import torch
 
 from rollwise.config import LearnerConfig, ObjectiveConfig
-from rollwise.learner.batching import micro_batches, mini_batches
-from rollwise.learner.logprobs import Packed, completion_logprobs, pack, sequence_length, sequences
+from rollwise.learner.batching import counts, mini_batches
+from rollwise.learner.critic import Critic
+from rollwise.learner.logprobs import Packed, completion_logprobs, pack, padded, passes, unpadded
+from rollwise.learner.optimizer import Optimizer
 from rollwise.learner.schedule import learning_rate
 from rollwise.learner.stats import TokenLog
 from rollwise.objective import kl_k3, reduction_weights, surrogate
 from rollwise.policy import Policy
 from rollwise.records import LOGP, Batch, Rollout, Row
 from rollwise.state import check_keys
-
-MAX_NON_FINITE = 3  # updates skipped in a row before the run is stopped
 
 
 @dataclass(slots=True)
@@ -41,7 +40,8 @@ class Learned:
 
 
 class LearnerSignals:
-    """Log-probs of the rollouts of one batch under the proximal and the reference policy, filled where asked."""
+    """Log-probs of the rollouts of one batch under the proximal and the reference policy, filled where asked, and the
+    critic's values of them."""
 
     def __init__(self, learner: Learner, rollouts: Sequence[Rollout]) -> None:
         self.learner = learner
@@ -71,11 +71,12 @@ class LearnerSignals:
         return [lp for lp in self.reference if lp is not None]
 
     def values(self) -> list[np.ndarray]:
-        raise AssertionError("this learner has no critic")
+        assert self.learner.critic is not None, "this learner has no critic"
+        return self.learner.critic.values(self.rollouts)
 
 
 class Learner:
-    """Owns the optimizer, and the frozen reference where a KL term needs one."""
+    """Owns the optimizer, and where they are needed the frozen reference of a KL term and the critic."""
 
     def __init__(
         self,
@@ -86,6 +87,7 @@ class Learner:
         seed: int,
         max_completion_length: int,
         reference: Policy | None = None,
+        critic: Critic | None = None,
     ) -> None:
         self.policy = policy
         self.config = config
@@ -94,19 +96,19 @@ class Learner:
         self.max_completion_length = max_completion_length
         self.reference = reference
         assert objective.kl_coef == 0 or reference is not None, "a KL term needs the reference policy"
-        self.names = [n for n, p in policy.model.named_parameters() if p.requires_grad]
-        self.parameters = [p for p in policy.model.parameters() if p.requires_grad]
-        self.optimizer = torch.optim.AdamW(
-            self.parameters,
-            lr=config.lr,
-            betas=(config.beta1, config.beta2),
-            eps=config.eps,
-            weight_decay=config.weight_decay,
-            fused=True,
-        )
-        self.updates = 0
-        self.skipped = 0
-        self.skipped_in_a_row = 0
+        self.critic = critic
+        named = [(n, p) for n, p in policy.model.named_parameters() if p.requires_grad]
+        self.optimizer = Optimizer(named, config, config.lr)
+
+    @property
+    def updates(self) -> int:
+        """Optimizer updates of the policy so far."""
+        return self.optimizer.updates
+
+    @property
+    def skipped(self) -> int:
+        """Updates left out because loss or gradient was not finite."""
+        return self.optimizer.skipped
 
     def signals(self, rollouts: Sequence[Rollout]) -> LearnerSignals:
         """What this learner can say of the rollouts of a batch, computed once and only when asked."""
@@ -121,14 +123,15 @@ class Learner:
         learned.idle = not any(live)
         log = TokenLog()
         before = self.updates
+        plan = [
+            part
+            for epoch in range(self.config.epochs)
+            for part in mini_batches(rows, self.config.updates_per_batch, seed=self.seed, step=batch.step, epoch=epoch)
+        ]
+        of_critic: dict[str, float] = {}
+        if self.critic is not None:
+            of_critic, learned.stop = self.critic.update(rows, plan)
         if any(live):
-            plan = [
-                part
-                for epoch in range(self.config.epochs)
-                for part in mini_batches(
-                    rows, self.config.updates_per_batch, seed=self.seed, step=batch.step, epoch=epoch
-                )
-            ]
             wanted = [i for i, matters in enumerate(live) if matters]
             first = set(plan[0])  # theta is still the proximal policy in the first update: no pass of its own
             known.fill_prox([i for i in wanted if i not in first])
@@ -136,13 +139,10 @@ class Learner:
                 known.fill_reference(wanted)
             for part in plan:
                 self._one_update(rows, part, live, learned, batch.step, log)
-                if self.skipped_in_a_row >= MAX_NON_FINITE:
-                    learned.stop = (
-                        f"loss or gradient was not finite in {MAX_NON_FINITE} updates in a row (last: update "
-                        f"{self.updates + self.skipped}); the weights are those of the last good update"
-                    )
+                if fault := self.optimizer.fault("loss"):
+                    learned.stop = fault
                     break
-        learned.metrics = log.metrics()
+        learned.metrics = {**log.metrics(), **of_critic}
         learned.metrics["updates"] = float(self.updates - before)
         learned.metrics["lr"] = self._rate()
         return learned
@@ -153,7 +153,7 @@ class Learner:
 
     def _matters(self, row: Row) -> bool:
         """Whether the row can move the weights."""
-        if not _counts(row) or row.rollout.length == 0:
+        if not counts(row) or row.rollout.length == 0:
             return False
         return row.credit.teaches or self.objective.kl_coef > 0 or self.objective.entropy_coef > 0
 
@@ -161,35 +161,21 @@ class Learner:
         self, rows: Sequence[Row], part: list[int], live: list[bool], learned: Learned, step: int, log: TokenLog
     ) -> None:
         weight = reduction_weights(
-            torch.tensor([rows[i].rollout.length if _counts(rows[i]) else 0 for i in part]),
+            torch.tensor([rows[i].rollout.length if counts(rows[i]) else 0 for i in part]),
             torch.tensor([rows[i].unit for i in part]),
             kind=self.objective.reduction,
             max_length=self.max_completion_length,
         )
         weight_of = dict(zip(part, weight.tolist(), strict=True))
-        self.optimizer.zero_grad(set_to_none=False)
+        self.optimizer.zero_grad()
         active = [i for i in part if live[i]]
         loss = 0.0
-        for micro in self._micro_batches([rows[i].rollout for i in active]):
+        for micro in self._passes([rows[i].rollout for i in active]):
             places = [active[m] for m in micro]
             loss += self._backward(rows, places, [weight_of[i] for i in places], learned, step, log)
-        norm = torch.nn.utils.clip_grad_norm_(
-            [p for p in self.parameters if p.grad is not None], self.config.max_grad_norm or math.inf
-        ).item()
-        if not (math.isfinite(loss) and math.isfinite(norm)):
-            self.optimizer.zero_grad(set_to_none=True)
-            self.skipped += 1
-            self.skipped_in_a_row += 1
-            return
-        for p in self.parameters:
-            if p.grad is None:  # first update of a batch whose live rows are all in other mini-batches
-                p.grad = torch.zeros_like(p)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self._rate()
-        self.optimizer.step()
-        self.updates += 1
-        self.skipped_in_a_row = 0
-        log.update(loss=loss, grad_norm=norm)
+        norm = self.optimizer.step(loss, self._rate())
+        if norm is not None:
+            log.update(loss=loss, grad_norm=norm)
 
     def _backward(
         self,
@@ -208,10 +194,10 @@ class Learner:
         )
         if learned.prox[places[0]] is None:
             prox = logp.detach()
-            for i, lp in zip(places, _unpad(prox, packed), strict=True):
+            for i, lp in zip(places, unpadded(prox, packed), strict=True):
                 learned.prox[i] = lp
         else:
-            prox = _padded([learned.prox[i] for i in places], packed)
+            prox = padded([learned.prox[i] for i in places], packed)
         behaviour = self._behaviour([rows[i] for i in places], prox, packed, step)
         device = packed.mask.device
         loss_RT, stats = surrogate(
@@ -219,15 +205,18 @@ class Learner:
             prox,
             behaviour,
             _advantages([rows[i] for i in places], packed),
+            mask_RT=packed.mask,
             kind=objective.kind,
             clip_low=objective.clip_low,
             clip_high=objective.clip_high,
             dual_clip=objective.dual_clip,
+            behaviour_weight=objective.behaviour_weight,
+            weight_level=objective.weight_level,
             weight_cap=objective.weight_cap,
             weight_over_cap=objective.weight_over_cap,
         )
         if objective.kl_coef > 0:
-            kl = kl_k3(logp, _padded([learned.reference[i] for i in places], packed))
+            kl = kl_k3(logp, padded([learned.reference[i] for i in places], packed))
             loss_RT = loss_RT + objective.kl_coef * kl
             log.kl(kl.detach()[packed.mask])
         if entropy is not None:
@@ -251,18 +240,15 @@ class Learner:
     @torch.no_grad()
     def logprobs_under(self, policy: Policy, rollouts: Sequence[Rollout]) -> list[np.ndarray]:
         out: list[np.ndarray] = [np.empty(0, dtype=LOGP)] * len(rollouts)
-        for micro in self._micro_batches(rollouts):
+        for micro in self._passes(rollouts):
             packed = pack([rollouts[i] for i in micro], policy)
             logp, _ = completion_logprobs(policy, packed, logit_budget=self.config.logit_budget)
-            for i, lp in zip(micro, _unpad(logp, packed), strict=True):
+            for i, lp in zip(micro, unpadded(logp, packed), strict=True):
                 out[i] = lp
         return out
 
-    def _micro_batches(self, rollouts: Sequence[Rollout]) -> list[list[int]]:
-        plan = sequences(rollouts, self.policy)
-        lengths = [sequence_length([rollouts[i] for i in members]) for members in plan]
-        parts = micro_batches(lengths, self.config.micro_batch_tokens, self.policy.device.type)
-        return [[i for s in part for i in plan[s]] for part in parts]
+    def _passes(self, rollouts: Sequence[Rollout]) -> list[list[int]]:
+        return passes(rollouts, self.policy, self.config.micro_batch_tokens)
 
     def _rate(self) -> float:
         return learning_rate(
@@ -274,37 +260,17 @@ class Learner:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Counters, and the optimizer's moments by parameter name."""
-        moments = {
-            name: {k: v.detach().cpu().numpy().copy() for k, v in self.optimizer.state[p].items()}
-            for name, p in zip(self.names, self.parameters, strict=True)
-            if p in self.optimizer.state
-        }
-        return {
-            "updates": self.updates,
-            "skipped": self.skipped,
-            "skipped_in_a_row": self.skipped_in_a_row,
-            "moments": moments,
-        }
+        """The optimizer's counters and moments, and the critic's state."""
+        critic = None if self.critic is None else self.critic.state_dict()
+        return {**self.optimizer.state_dict(), "critic": critic}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        check_keys(state, {"updates", "skipped", "skipped_in_a_row", "moments"}, "learner")
-        unknown = set(state["moments"]) - set(self.names)
-        if unknown or (state["moments"] and set(state["moments"]) != set(self.names)):
-            raise ValueError("state of learner: its parameters are not those of this model")
-        for name, p in zip(self.names, self.parameters, strict=True):
-            if name in state["moments"]:
-                self.optimizer.state[p] = {
-                    k: torch.from_numpy(np.array(v)).to(p.device) for k, v in state["moments"][name].items()
-                }
-        self.updates = state["updates"]
-        self.skipped = state["skipped"]
-        self.skipped_in_a_row = state["skipped_in_a_row"]
-
-
-def _counts(row: Row) -> bool:
-    """Whether the row's tokens are in the loss and its reduction."""
-    return row.rollout.scored and row.credit.counts
+        check_keys(state, {"updates", "skipped", "skipped_in_a_row", "moments", "critic"}, "learner")
+        if (state["critic"] is None) != (self.critic is None):
+            raise ValueError("state of learner: a critic is in only one of the state and this learner")
+        self.optimizer.load_state_dict({k: v for k, v in state.items() if k != "critic"}, "learner")
+        if self.critic is not None:
+            self.critic.load_state_dict(state["critic"])
 
 
 def _advantages(rows: Sequence[Row], packed: Packed) -> torch.Tensor:
@@ -312,17 +278,4 @@ def _advantages(rows: Sequence[Row], packed: Packed) -> torch.Tensor:
     values = [r.credit.advantage for r in rows]
     if not any(isinstance(v, np.ndarray) for v in values):
         return torch.tensor(values, dtype=torch.float32, device=packed.mask.device)[:, None]
-    return _padded([np.broadcast_to(v, (r.rollout.length,)) for v, r in zip(values, rows, strict=True)], packed)
-
-
-def _unpad(logp: torch.Tensor, packed: Packed) -> list[np.ndarray]:
-    host = logp.detach().cpu().numpy()
-    return [row[:n].astype(LOGP) for row, n in zip(host, packed.mask.sum(dim=1).tolist(), strict=True)]
-
-
-def _padded(rows: Sequence[np.ndarray | None], packed: Packed) -> torch.Tensor:
-    out = np.zeros(packed.mask.shape, dtype=LOGP)
-    for i, row in enumerate(rows):
-        assert row is not None
-        out[i, : len(row)] = row
-    return torch.from_numpy(out).to(packed.mask.device)
+    return padded([np.broadcast_to(v, (r.rollout.length,)) for v, r in zip(values, rows, strict=True)], packed)

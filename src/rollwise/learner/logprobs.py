@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch.utils.checkpoint import checkpoint
 
+from rollwise.learner.batching import micro_batches
 from rollwise.policy import Policy, laid_out
-from rollwise.records import Rollout
+from rollwise.records import LOGP, Rollout
 
 SHARED_LENGTH = 256  # tokens of a sequence up to which members of a group share it; attention grows with its square
 
@@ -53,6 +54,14 @@ def sequences(rollouts: Sequence[Rollout], policy: Policy) -> list[list[int]]:
 def sequence_length(rollouts: Sequence[Rollout]) -> int:
     """Tokens fed for rollouts that share one sequence."""
     return len(rollouts[0].prompt_ids) + sum(max(0, r.length - 1) for r in rollouts)
+
+
+def passes(rollouts: Sequence[Rollout], policy: Policy, max_tokens: int) -> list[list[int]]:
+    """Places of `rollouts` by the forward pass they are fed in, at most `max_tokens` padded tokens each."""
+    plan = sequences(rollouts, policy)
+    lengths = [sequence_length([rollouts[i] for i in members]) for members in plan]
+    parts = micro_batches(lengths, max_tokens, policy.device.type)
+    return [[i for s in part for i in plan[s]] for part in parts]
 
 
 def pack(rollouts: Sequence[Rollout], policy: Policy) -> Packed:
@@ -99,6 +108,26 @@ def _attend(segment: torch.Tensor) -> torch.Tensor:
     return seen.tril()[:, None]
 
 
+def padded(rows: Sequence[np.ndarray | None], packed: Packed) -> torch.Tensor:
+    """Numbers of each completion token, float32 [R, T], 0 outside the mask."""
+    out = np.zeros(packed.mask.shape, dtype=LOGP)
+    for i, row in enumerate(rows):
+        assert row is not None
+        out[i, : len(row)] = row
+    return torch.from_numpy(out).to(packed.mask.device)
+
+
+def unpadded(values_RT: torch.Tensor, packed: Packed) -> list[np.ndarray]:
+    """The inverse of `padded`: float32 [T] of each rollout."""
+    host = values_RT.detach().cpu().numpy()
+    return [row[:n].astype(LOGP) for row, n in zip(host, packed.mask.sum(dim=1).tolist(), strict=True)]
+
+
+def completion_hidden(policy: Policy, packed: Packed) -> torch.Tensor:
+    """Hidden states [N, D] of the places that predict the completion tokens."""
+    return policy.trunk(packed.ids, packed.position, packed.attend)[packed.row, packed.place]
+
+
 def completion_logprobs(
     policy: Policy, packed: Packed, *, logit_budget: int, entropy: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -107,7 +136,7 @@ def completion_logprobs(
     """
     with policy.precision():
         if policy.split_head:
-            places = policy.trunk(packed.ids, packed.position, packed.attend)[packed.row, packed.place]
+            places = completion_hidden(policy, packed)
         else:
             places = policy.model(
                 input_ids=packed.ids, use_cache=False, **laid_out(packed.position, packed.attend)

@@ -4,27 +4,40 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from rollwise.records import Group, Request, Rollout, StopReason, Verdict, VerdictKind
+from rollwise.records import Group, Prompt, Request, Rollout, StopReason, Verdict, VerdictKind
 
 Verify = Callable[[str, object, StopReason], Verdict]
+Verifiers = Verify | Mapping[str, Verify]
+"""One for all prompts, or one for each `prompt.task`."""
+Shaping = Callable[[Rollout], float]
+"""What is added to the score of a rollout that has a verdict."""
 
 
-def form_groups(requests: Sequence[Request], rollouts: Sequence[Sequence[Rollout]], verify: Verify) -> list[Group]:
-    """One group per request, verified, in order."""
+def form_groups(
+    requests: Sequence[Request],
+    rollouts: Sequence[Sequence[Rollout]],
+    verify: Verifiers,
+    shaping: Shaping | None = None,
+) -> list[Group]:
+    """One group per request, verified, in order; the reward is the score, plus `shaping` of the rollout if given."""
     return [
         Group(
             uid=request.prompt.group_uid,
             prompt=request.prompt,
-            rollouts=tuple(judge(r, request.prompt.answer, verify) for r in members),
+            rollouts=tuple(judge(r, request.prompt.answer, _of(verify, request.prompt), shaping) for r in members),
             purpose=request.purpose,
         )
         for request, members in zip(requests, rollouts, strict=True)
     ]
 
 
-def judge(rollout: Rollout, answer: object, verify: Verify) -> Rollout:
+def _of(verify: Verifiers, prompt: Prompt) -> Verify:
+    return verify if callable(verify) else verify[prompt.task]
+
+
+def judge(rollout: Rollout, answer: object, verify: Verify, shaping: Shaping | None = None) -> Rollout:
     """The rollout with its verdict and reward. An exception or a score that is not finite is an `infra_error`."""
     try:
         verdict = verify(rollout.text, answer, rollout.stop)
@@ -33,4 +46,5 @@ def judge(rollout: Rollout, answer: object, verify: Verify) -> Rollout:
     if verdict.kind is not VerdictKind.infra_error and not math.isfinite(verdict.score):
         verdict = Verdict(kind=VerdictKind.infra_error, score=0.0, detail=f"score {verdict.score}")
     reward = verdict.score if verdict.kind is not VerdictKind.infra_error else float("nan")
-    return dataclasses.replace(rollout, verdict=verdict, reward=reward)
+    judged = dataclasses.replace(rollout, verdict=verdict, reward=reward)
+    return dataclasses.replace(judged, reward=reward + shaping(judged)) if shaping and judged.scored else judged
