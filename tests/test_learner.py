@@ -71,13 +71,13 @@ class Recording(Learner):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.gradients: list[torch.Tensor] = []
-        step = self.optimizer.step
+        step, parameters = self.optimizer.adamw.step, self.optimizer.parameters
 
         def recorded(*a: Any, **k: Any) -> Any:
-            self.gradients.append(torch.cat([p.grad.flatten() for p in self.parameters if p.grad is not None]).clone())
+            self.gradients.append(torch.cat([p.grad.flatten() for p in parameters if p.grad is not None]).clone())
             return step(*a, **k)
 
-        self.optimizer.step = recorded  # type: ignore[method-assign]
+        self.optimizer.adamw.step = recorded  # type: ignore[method-assign]
 
 
 def learner(objective: dict[str, Any] | None = None, cls: type[Learner] = Recording, **settings: Any) -> Any:
@@ -91,7 +91,7 @@ def relative(a: torch.Tensor, b: torch.Tensor) -> float:
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-@pytest.mark.parametrize("kind", ["clipped", "decoupled", "behaviour"])
+@pytest.mark.parametrize("kind", ["clipped", "decoupled", "behaviour", "sequence", "cispo"])
 def test_gradient_does_not_depend_on_the_micro_batches(groups: list[Group], reduction: str, kind: str) -> None:
     batch = batch_of(groups, stale=0.3)
     gradients = []
@@ -270,9 +270,9 @@ def test_what_is_not_finite_is_skipped_counted_and_stops_the_run(groups: list[Gr
     assert (one.updates, one.skipped) == (0, 3)
     assert stops[:2] == ["", ""] and "3 updates in a row" in stops[2]
     assert all(torch.equal(v, before[k]) for k, v in one.policy.model.state_dict().items())
-    one.skipped_in_a_row = 0
+    one.optimizer.skipped_in_a_row = 0
     one.update(batch_of(groups))
-    assert one.updates == 1 and one.skipped_in_a_row == 0
+    assert one.updates == 1 and one.optimizer.skipped_in_a_row == 0
     assert all(torch.isfinite(v).all() for v in one.policy.model.state_dict().values())
 
 

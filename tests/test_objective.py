@@ -13,13 +13,15 @@ from hypothesis import strategies as st
 from rollwise.objective import kl_k3, reduction_weights, surrogate
 
 CLIP = {"clip_low": 0.2, "clip_high": 0.28, "dual_clip": 10.0}
+ONE = torch.ones(1, 1, dtype=torch.bool)
 
 
 def one(lt: float, lp: float, lb: float, a: float, kind: str = "decoupled", **over: object) -> float:
     def t(x: float) -> torch.Tensor:
         return torch.tensor([[x]], dtype=torch.float64)
 
-    loss, _ = surrogate(t(lt), t(lp), t(lb), torch.tensor([[a]], dtype=torch.float64), kind=kind, **{**CLIP, **over})  # type: ignore[arg-type]
+    adv = torch.tensor([[a]], dtype=torch.float64)
+    loss, _ = surrogate(t(lt), t(lp), t(lb), adv, mask_RT=ONE, kind=kind, **{**CLIP, **over})  # type: ignore[arg-type]
     return float(loss)
 
 
@@ -73,7 +75,8 @@ def test_over_the_cap_clamp_and_mask() -> None:
 def test_gradient_at_the_proximal_policy_is_scaled_by_the_weight() -> None:
     theta = torch.full((1, 1), -1.0, dtype=torch.float64, requires_grad=True)
     behaviour = torch.full((1, 1), -1.7, dtype=torch.float64)
-    loss, stats = surrogate(theta, theta.detach(), behaviour, torch.tensor([[2.0]]), kind="decoupled", **CLIP)  # type: ignore[arg-type]
+    two = torch.tensor([[2.0]])
+    loss, stats = surrogate(theta, theta.detach(), behaviour, two, mask_RT=ONE, kind="decoupled", **CLIP)  # type: ignore[arg-type]
     loss.sum().backward()  # type: ignore[no-untyped-call]
     assert theta.grad is not None and float(theta.grad) == pytest.approx(-2.0 * math.exp(0.7))
     assert not bool(stats.clipped.any())
@@ -82,7 +85,7 @@ def test_gradient_at_the_proximal_policy_is_scaled_by_the_weight() -> None:
 def test_the_weight_carries_no_gradient() -> None:
     theta = torch.full((1, 1), -1.0, dtype=torch.float64)
     prox = torch.full((1, 1), -1.0, dtype=torch.float64, requires_grad=True)
-    loss, stats = surrogate(theta, prox, prox * 1.5, torch.tensor([[1.0]]), kind="decoupled", **CLIP)  # type: ignore[arg-type]
+    loss, stats = surrogate(theta, prox, prox * 1.5, torch.ones(1, 1), mask_RT=ONE, kind="decoupled", **CLIP)  # type: ignore[arg-type]
     assert not stats.weight.requires_grad and loss.requires_grad
 
 
@@ -139,7 +142,8 @@ def enumerated(kind: str, *, overwrite: bool = False) -> tuple[np.ndarray, np.nd
     logp = theta.log_softmax(0)
     prox = logp.detach()
     stored = prox if overwrite else behaviour
-    loss, _ = surrogate(logp[:, None], prox[:, None], stored[:, None], advantage[:, None], kind=kind, **CLIP)  # type: ignore[arg-type]
+    columns = logp[:, None], prox[:, None], stored[:, None], advantage[:, None]
+    loss, _ = surrogate(*columns, mask_RT=torch.ones(5, 1, dtype=torch.bool), kind=kind, **CLIP)  # type: ignore[arg-type]
     (estimate,) = torch.autograd.grad((behaviour.exp() * loss[:, 0]).sum(), theta)
     theta2 = theta.detach().clone().requires_grad_(True)
     (exact,) = torch.autograd.grad(-(theta2.softmax(0) * advantage).sum(), theta2)
