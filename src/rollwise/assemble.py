@@ -165,10 +165,12 @@ def _allocation(config: RunConfig) -> Any:
 
 
 def replay_capacity(config: RunConfig) -> int:
-    """Groups the buffer holds."""
+    """Groups the buffer holds; rollouts, where single ones are stored."""
     replay = config.replay
     if replay.capacity is not None:
         return replay.capacity
+    if replay.kind == "rollouts":
+        return 30_000
     batches = replay.capacity_batches or (replay.min_age + 8 if replay.min_age else 1)
     return batches * config.prompts_per_step
 
@@ -176,11 +178,25 @@ def replay_capacity(config: RunConfig) -> int:
 def _replay(config: RunConfig) -> Any:
     from rollwise.replay.recent import RecentGroups
     from rollwise.replay.simple import NoReplay
+    from rollwise.replay.success import SuccessReplay
+
+    kind = config.replay.kind
+    if kind == "rollouts":
+        return _rollout_replay(config)
+    if kind in ("recent", "hybrid"):
+        return _group_replay(config)
+    if kind == "success":
+        replay = config.replay
+        return SuccessReplay(seed=config.seed, per_prompt=replay.per_prompt, max_age=replay.max_age)
+    return NoReplay(drop_dead=kind == "filter")
+
+
+def _group_replay(config: RunConfig) -> Any:
+    from rollwise.replay.hybrid import Hybrid, Reservoir
+    from rollwise.replay.recent import RecentGroups
 
     replay = config.replay
-    if replay.kind != "recent":
-        return NoReplay(drop_dead=replay.kind == "filter")
-    return RecentGroups(
+    recent = RecentGroups(
         capacity=replay_capacity(config),
         admit=replay.admit,
         order=replay.order,
@@ -188,6 +204,43 @@ def _replay(config: RunConfig) -> Any:
         max_age=replay.max_age,
         max_uses=replay.max_uses,
         short=replay.short,
+    )
+    if replay.kind == "recent":
+        return recent
+    reservoir = Reservoir(
+        seed=config.seed,
+        capacity=replay.reservoir_capacity or 4 * config.prompts_per_step,
+        max_age=replay.reservoir_max_age,
+        max_uses=replay.max_uses,
+    )
+    return Hybrid(recent=recent, reservoir=reservoir, share=replay.reservoir_share)
+
+
+def _rollout_replay(config: RunConfig) -> Any:
+    from rollwise.records import Credit, Group, Placed, Role
+    from rollwise.replay.rollouts import RolloutReplay
+
+    estimator = _estimator(config)
+
+    def credits_of(group: Group) -> tuple[Credit, ...]:
+        """By an estimator that looks at nothing but the group; the config's check sees to that."""
+        (credits,) = estimator([Placed(group=group, role=Role.fresh)], None)
+        return tuple(credits)
+
+    replay = config.replay
+    return RolloutReplay(
+        seed=config.seed,
+        capacity=replay_capacity(config),
+        ratio=replay.ratio,
+        alpha=replay.alpha,
+        eps=replay.eps,
+        warmup_steps=replay.warmup_steps,
+        max_age=replay.max_age,
+        max_uses=replay.max_uses,
+        priority=replay.priority,
+        entries=replay.entries,
+        composition=replay.composition,
+        credits_of=credits_of if replay.composition == "pool" else None,
     )
 
 

@@ -78,8 +78,8 @@ class Ledger:
             for rollout in group.rollouts:
                 self._book(outcome, rollout, step)
         self.replayed.add(row.rollout for k, row in seated.items() if k not in handed)
-        fresh_units = {row.unit for k, row in seated.items() if k in handed and row.unit in taught}
-        self._estimate_refill(settled, len(fresh_units), step)
+        fresh_groups = {k[0] for k, row in seated.items() if k in handed and row.unit in taught}
+        self._estimate_refill(settled, len(fresh_groups), step)
 
     def _book(self, outcome: Outcome, rollout: Rollout, step: int) -> None:
         """One of an earlier step was booked as held, and leaves that account."""

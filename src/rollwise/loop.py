@@ -114,7 +114,7 @@ class Loop:
         metrics = {
             **of_groups(fresh),
             "rounds": float(self.ledger.rounds - rounds_before),
-            **of_batch(placed, settled.slots),
+            **of_batch(placed, batch, settled.slots),
             **learned.metrics,
             **self.curriculum.metrics(),
             **self.allocation.metrics(),

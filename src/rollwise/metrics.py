@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from rollwise.records import Group, Placed, Role, StopReason, mean
+from rollwise.records import Batch, Group, Placed, Role, StopReason, mean
 
 
 def of_groups(groups: Sequence[Group]) -> dict[str, float]:
@@ -38,14 +38,16 @@ def of_groups(groups: Sequence[Group]) -> dict[str, float]:
     }
 
 
-def of_batch(placed: Sequence[Placed], slots: int) -> dict[str, float]:
-    """Of the composed batch. replay/share is over its rows, replay/filled the share of slots with reward variance."""
+def of_batch(placed: Sequence[Placed], batch: Batch, slots: int) -> dict[str, float]:
+    """Of the composed batch. replay/share is over its rows, replay/filled the share of slots with reward variance;
+    replay/groups counts seats, a single replayed rollout as one."""
     old = [p for p in placed if p.role is Role.replay]
-    rows = sum(p.group.size for p in placed)
+    replayed = sum(r.role is Role.replay for r in batch.rows)
     return {
         "batch/groups": float(len(placed)),
         "replay/groups": float(len(old)),
-        "replay/share": _share(sum(p.group.size for p in old), rows),
+        "replay/rollouts": float(replayed),
+        "replay/share": _share(replayed, len(batch.rows)),
         "replay/filled": _share(sum(p.group.informative for p in placed), slots),
         "replay/age_mean": mean([float(p.age) for p in old]),
         "replay/age_max": float(max((p.age for p in old), default=0)),

@@ -110,7 +110,8 @@ def _check_together(config: RunConfig, source: str) -> None:
         raise UserError(f"{source}: replay.capacity and replay.capacity_batches are both set; keep one")
     if replay.max_age is not None and replay.max_age < replay.min_age:
         raise UserError(f"{source}: replay.max_age is {replay.max_age}; at least replay.min_age ({replay.min_age})")
-    if allocation.on_limit == "replay" and replay.kind != "recent":
+    _check_replay(config, source)
+    if allocation.on_limit == "replay" and replay.kind not in ("recent", "hybrid"):
         raise UserError(
             f"{source}: allocation.on_limit is replay with replay.kind {replay.kind}; set replay.kind=recent"
         )
@@ -150,6 +151,32 @@ def _check_credit(config: RunConfig, source: str) -> None:
         raise UserError(
             f"{source}: critic.kind is {critic.kind}, but advantage.kind {advantage.kind} reads no values; "
             "set critic.kind=none"
+        )
+
+
+def _check_replay(config: RunConfig, source: str) -> None:
+    """Kinds of replay that some other part leaves nothing to do, or would be misread by."""
+    replay = config.replay
+    if replay.kind == "success" and config.allocation.kind != "fixed":
+        raise UserError(
+            f"{source}: replay.kind is success with allocation.kind {config.allocation.kind}, which drops the groups it "
+            "mends; set allocation.kind=fixed"
+        )
+    if replay.kind != "rollouts":
+        return
+    if replay.capacity_batches is not None:
+        raise UserError(f"{source}: replay.capacity_batches is for groups; set replay.capacity, in rollouts")
+    advantage = config.advantage
+    alone = {"group": advantage.scale != "batch", "rloo": advantage.kl_in_reward == 0}
+    if replay.composition == "pool" and not alone.get(advantage.kind, False):
+        raise UserError(
+            f"{source}: replay.composition is pool, which needs advantages before the batch is made, with advantage.kind "
+            f"{advantage.kind} over the batch or with its log-probs; set advantage.kind=group and advantage.scale=std"
+        )
+    if replay.entries == "rollouts" and config.objective.reduction == "prompt":
+        raise UserError(
+            f"{source}: objective.reduction is prompt, which gives a single replayed rollout the weight of a group; set "
+            "objective.reduction=token or replay.entries=groups"
         )
 
 

@@ -49,8 +49,14 @@ class AllocationConfig:
 
 @dataclass(slots=True, kw_only=True)
 class ReplayConfig:
-    kind: Literal["none", "filter", "recent"] = key(
-        "none", "none: the batch as generated; filter: without dead groups; recent: dead groups replaced from a FIFO"
+    kind: Literal["none", "filter", "recent", "hybrid", "rollouts", "success"] = key(
+        "none",
+        "none: the batch as generated; filter: without dead groups; recent: dead groups replaced from a FIFO; hybrid: "
+        "from a FIFO and a reservoir; rollouts: no dead groups, and stored rollouts drawn by priority; success: a stored "
+        "success put into a group that is all wrong",
+    )
+    capacity: int | None = key(
+        None, "groups stored (rollouts: rollouts); null: capacity_batches x prompts_per_step, rollouts: 30000", gt=0
     )
     capacity: int | None = key(None, "groups stored; null: capacity_batches x prompts_per_step", gt=0)
     capacity_batches: int | None = key(None, "batches stored; null: min_age + 8 if min_age else 1", gt=0)
@@ -60,6 +66,21 @@ class ReplayConfig:
     max_age: int | None = key(None, "drop a stored group when it is older than this many steps", gt=0)
     max_uses: int | None = key(None, "drop a stored group once it was replayed this often", gt=0)
     short: Literal["keep", "drop"] = key("keep", "slots that cannot be filled: keep dead groups there, or shrink")
+    reservoir_capacity: int | None = key(None, "hybrid: groups in the reservoir; null: 4 x prompts_per_step", gt=0)
+    reservoir_share: float = key(0.25, "hybrid: share of the empty slots filled from the reservoir", ge=0, le=1)
+    reservoir_max_age: int | None = key(None, "hybrid: drop a group of the reservoir older than this many steps", gt=0)
+    ratio: float = key(0.5, "rollouts: drawn for each rollout of the step's informative groups", ge=0)
+    priority: Literal["advantage", "sigma", "uniform"] = key(
+        "advantage", "rollouts: drawn by |advantage|, by the standard deviation of the group's rewards, or evenly"
+    )
+    alpha: float = key(0.5, "rollouts: weight of a draw is (priority + eps)^alpha", ge=0)
+    eps: float = key(1e-6, "rollouts: added to the priority", gt=0)
+    warmup_steps: int = key(20, "rollouts: steps that store and draw nothing yet", ge=0)
+    composition: Literal["fresh", "pool"] = key(
+        "fresh", "rollouts: all fresh informative groups and the draw, or as many drawn from fresh and stored alike"
+    )
+    entries: Literal["rollouts", "groups"] = key("rollouts", "rollouts: what is stored and drawn, ratio counted in it")
+    per_prompt: int = key(8, "success: correct rollouts kept for each prompt", gt=0)
 
 
 @dataclass(slots=True, kw_only=True)

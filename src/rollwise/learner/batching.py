@@ -5,6 +5,7 @@ Both are pure functions of the data and a seed. The loss does not depend on the 
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections.abc import Sequence
 
@@ -23,8 +24,8 @@ def counts(row: Row) -> bool:
 
 
 def mini_batches(rows: Sequence[Row], count: int, *, seed: int, step: int, epoch: int) -> list[list[int]]:
-    """Row numbers of each mini-batch: the units (groups) shuffled and dealt into `count` parts, sizes differing by at
-    most one unit; fewer parts where there are fewer units. Nothing needs to divide.
+    """Row numbers of each mini-batch: the units (groups, single rollouts) shuffled and cut into `count` parts, as even
+    in rows as whole units allow and none of them empty; fewer where there are fewer units. Nothing needs to divide.
     """
     members: dict[int, list[int]] = {}
     for i, row in enumerate(rows):
@@ -32,7 +33,12 @@ def mini_batches(rows: Sequence[Row], count: int, *, seed: int, step: int, epoch
     units = list(members)
     order = seeds.generator(seed, "mini-batches", step, epoch).permutation(len(units))
     parts = min(count, len(units))
-    cuts = [len(units) * p // parts for p in range(parts + 1)] if parts else [0]
+    ends = list(itertools.accumulate((len(members[units[u]]) for u in order), initial=0))
+    cuts = [0]
+    for p in range(1, parts):  # the last whole unit before the part's share of the rows, leaving each part at least one
+        cut = bisect.bisect_right(ends, len(rows) * p / parts) - 1
+        cuts.append(min(max(cut, cuts[-1] + 1), len(units) - (parts - p)))
+    cuts.append(len(units))
     return [[i for u in order[a:b] for i in members[units[u]]] for a, b in itertools.pairwise(cuts)]
 
 

@@ -169,6 +169,7 @@ class Learner:
         weight_of = dict(zip(part, weight.tolist(), strict=True))
         self.optimizer.zero_grad()
         active = [i for i in part if live[i]]
+        log.left_out([rows[i] for i in part if not live[i] and counts(rows[i])])
         loss = 0.0
         for micro in self._passes([rows[i].rollout for i in active]):
             places = [active[m] for m in micro]

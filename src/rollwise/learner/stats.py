@@ -14,10 +14,11 @@ from rollwise.records import Role, Row
 class TokenLog:
     """Collects per-token statistics; `metrics` makes the step's numbers of them.
 
-    Names: clip_ratio/fresh and /replay are the shares of tokens whose gradient the clip removed. weight/* describe
-    w = prox / behaviour on tokens of earlier steps, ess their effective sample size as a share. kl_prox_behaviour is
-    an estimate of KL(prox || behaviour) there, the mean of `w log w - w + 1`. sampling/logp_diff_* compare trainer and
-    sampler.
+    Names: clip_ratio/fresh and /replay are the shares of tokens whose gradient the clip removed; replay/zero_grad_frac
+    is the share of replayed tokens that had none at all: clipped, weighted 0, or of a row without advantage. weight/*
+    describe w = prox / behaviour on tokens of earlier steps, ess their effective sample size as a share.
+    kl_prox_behaviour is an estimate of KL(prox || behaviour) there, the mean of `w log w - w + 1`. sampling/logp_diff_*
+    compare trainer and sampler.
     """
 
     def __init__(self) -> None:
@@ -25,6 +26,8 @@ class TokenLog:
         self._norms: list[float] = []
         self._clipped = {Role.fresh: 0.0, Role.replay: 0.0}
         self._tokens = {Role.fresh: 0, Role.replay: 0}
+        self._idle = 0  # replayed tokens without gradient, in rows that took a pass
+        self._left_out = 0  # and in rows that took none
         self._logw: list[np.ndarray] = []
         self._applied: list[np.ndarray] = []
         self._kl: list[np.ndarray] = []
@@ -36,6 +39,10 @@ class TokenLog:
 
     def kl(self, values: torch.Tensor) -> None:
         self._kl.append(values.cpu().numpy())
+
+    def left_out(self, rows: Sequence[Row]) -> None:
+        """Rows of a mini-batch that count and take no pass, for they cannot move the weights."""
+        self._left_out += sum(r.rollout.length for r in rows if r.role is Role.replay)
 
     def tokens(
         self,
@@ -51,6 +58,8 @@ class TokenLog:
         for role, chosen in ((Role.fresh, mask & ~replay), (Role.replay, mask & replay)):
             self._tokens[role] += int(chosen.sum())
             self._clipped[role] += float((stats.clipped & chosen).sum())
+        still = torch.tensor([not r.credit.teaches for r in rows], device=mask.device)[:, None]
+        self._idle += int(((stats.clipped | (stats.weight == 0) | still) & mask & replay).sum())
         old = mask & aged
         if bool(old.any()):
             self._logw.append((prox - behaviour)[old].double().cpu().numpy())
@@ -69,6 +78,9 @@ class TokenLog:
         for role, tokens in self._tokens.items():
             if tokens:
                 out[f"clip_ratio/{role.value}"] = self._clipped[role] / tokens
+        replayed = self._tokens[Role.replay] + self._left_out
+        if replayed:
+            out["replay/zero_grad_frac"] = (self._idle + self._left_out) / replayed
         if self._logw:
             logw = np.concatenate(self._logw)
             w = np.exp(np.clip(logw, -20, 20))

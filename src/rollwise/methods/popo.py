@@ -57,6 +57,16 @@ METHODS = [
         objective__kind="behaviour",
     ),
     POPO.variant(
+        "popo-hybrid",
+        "a quarter of the empty slots filled from a reservoir of older groups, the rest with the most recent",
+        differs="the paper's future work, built by us: reservoir of 4 batches, at most 20 steps old, weight cap 2",
+        replay__kind="hybrid",
+        replay__reservoir_share=0.25,
+        replay__reservoir_max_age=20,
+        objective__weight_cap=2.0,
+        objective__weight_over_cap="clamp",
+    ),
+    POPO.variant(
         "popo-stale-onpolicy",
         "negative control: age 10 or more and treated as on-policy",
         differs="ours; a replay path in which this does as well as POPO is suspect",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from rollwise.errors import UserError, nearest
-from rollwise.methods import base_algorithms, dapo, grpo, popo
+from rollwise.methods import arpo, base_algorithms, dapo, grpo, per, popo
 from rollwise.methods.base import Method
 
-METHODS: dict[str, Method] = {m.name: m for module in (grpo, dapo, popo, base_algorithms) for m in module.METHODS}
+MODULES = (grpo, dapo, popo, per, arpo, base_algorithms)
+METHODS: dict[str, Method] = {m.name: m for module in MODULES for m in module.METHODS}
 
 
 def method_names() -> list[str]:

@@ -18,8 +18,8 @@ class Replay(Part, Protocol):
     """`compose` before the update, `store` after it, once a step each."""
 
     def compose(self, fresh: Sequence[Group], slots: int, step: int, policy: PolicyLogprobs) -> list[Placed]:
-        """The groups to train on. Draws from what earlier steps stored, never from `fresh` itself; no stored group
-        is placed twice in one step.
+        """The groups to train on. Draws from what earlier steps stored, never from `fresh` itself, except that a part
+        may leave fresh rollouts out; no stored rollout is placed twice in one step.
         """
         ...
 

@@ -32,6 +32,46 @@ class Entry:
     born: int
     uses: int = 0
 
+    def to_json(self) -> dict[str, Any]:
+        return {"group": self.group.to_json(), "born": self.born, "uses": self.uses}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Entry:
+        return Entry(group=Group.from_json(data["group"]), born=data["born"], uses=data["uses"])
+
+
+def empty_slots(fresh: Sequence[Group], slots: int) -> int:
+    """Slots that no informative fresh group takes."""
+    return max(0, slots - sum(g.informative for g in fresh))
+
+
+def fill(fresh: Sequence[Group], drawn: Sequence[Entry], step: int, *, short: Literal["keep", "drop"]) -> list[Placed]:
+    """The batch: `drawn` entries in the places of dead groups, in order, and behind them what there are no dead groups
+    for. Counts a use of each."""
+    spare = iter([_place(e, step) for e in drawn])
+    placed: list[Placed] = []
+    for seat in fresh_placed(fresh, step):
+        if seat.group.informative:
+            placed.append(seat)
+        elif (replayed := next(spare, None)) is not None:
+            placed.append(replayed)
+        elif short == "keep":
+            placed.append(seat)
+    return [*placed, *spare]
+
+
+def _place(entry: Entry, step: int) -> Placed:
+    entry.uses += 1
+    return Placed(group=entry.group, role=Role.replay, age=step - entry.born, uses=entry.uses - 1)
+
+
+def of_uses(drawn: Sequence[Entry]) -> dict[str, float]:
+    """How often the entries drawn in a step have served, that step included."""
+    return {
+        "replay/uses_mean": mean([e.uses for e in drawn]),
+        "replay/uses_max": float(max((e.uses for e in drawn), default=0)),
+    }
+
 
 class RecentGroups:
     """FIFO of groups by recency. `admit: any` stores and draws dead groups too (POPO-ineff); `order: kl` draws those
@@ -61,36 +101,31 @@ class RecentGroups:
         self._last: list[Entry] = []
 
     def compose(self, fresh: Sequence[Group], slots: int, step: int, policy: PolicyLogprobs) -> list[Placed]:
+        want = empty_slots(fresh, slots)
+        self._last = self.candidates(want, step, policy)[:want]
+        return fill(fresh, self._last, step, short=self.short)
+
+    def candidates(self, want: int, step: int, policy: PolicyLogprobs) -> list[Entry]:
+        """What may be drawn in this step, best first. Drops what is too old or used up."""
         self._expire(step)
-        want = max(0, slots - sum(g.informative for g in fresh))
         eligible = [e for e in reversed(self.entries) if step - e.born >= max(1, self.min_age)]
         if self.order == "kl" and eligible and want:
             eligible = self._nearest_first(eligible, policy)
-        self._last = eligible[:want]
-        spare = iter([self._place(e, step) for e in self._last])
-        placed: list[Placed] = []
-        for seat in fresh_placed(fresh, step):
-            if seat.group.informative:
-                placed.append(seat)
-            elif (replayed := next(spare, None)) is not None:
-                placed.append(replayed)
-            elif self.short == "keep":
-                placed.append(seat)
-        return [*placed, *spare]
-
-    def _place(self, entry: Entry, step: int) -> Placed:
-        entry.uses += 1
-        return Placed(group=entry.group, role=Role.replay, age=step - entry.born, uses=entry.uses - 1)
+        return eligible
 
     def store(self, fresh: Sequence[Placed], step: int) -> None:
-        for group in (seat.group for seat in fresh):
-            if group.informative or self.admit == "any":
-                self.entries.append(Entry(group=group, born=step))
-                self.admitted += 1
+        self.take(fresh, step)
+
+    def take(self, fresh: Sequence[Placed], step: int) -> list[Entry]:
+        """Store what is admitted; the entries made of it, evicted ones among them."""
+        entries = [Entry(group=s.group, born=step) for s in fresh if s.group.informative or self.admit == "any"]
+        self.entries += entries
+        self.admitted += len(entries)
         over = len(self.entries) - self.capacity
         if over > 0:
             del self.entries[:over]
             self.evicted += over
+        return entries
 
     def _expire(self, step: int) -> None:
         def live(e: Entry) -> bool:
@@ -116,13 +151,12 @@ class RecentGroups:
     def metrics(self) -> dict[str, float]:
         return {
             "replay/size": float(len(self.entries)),
-            "replay/uses_mean": mean([e.uses for e in self._last]),
-            "replay/uses_max": float(max((e.uses for e in self._last), default=0)),
+            **of_uses(self._last),
         }
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            "entries": [{"group": e.group.to_json(), "born": e.born, "uses": e.uses} for e in self.entries],
+            "entries": [e.to_json() for e in self.entries],
             "admitted": self.admitted,
             "evicted": self.evicted,
             "expired": self.expired,
@@ -130,7 +164,5 @@ class RecentGroups:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_keys(state, {"entries", "admitted", "evicted", "expired"}, "replay")
-        self.entries = [
-            Entry(group=Group.from_json(e["group"]), born=e["born"], uses=e["uses"]) for e in state["entries"]
-        ]
+        self.entries = [Entry.from_json(e) for e in state["entries"]]
         self.admitted, self.evicted, self.expired = state["admitted"], state["evicted"], state["expired"]
