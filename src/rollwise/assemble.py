@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rollwise.config import RunConfig, build, expand_aliases, merge, nest
+from rollwise.config.pilot import optimizer_updates, pilot_prompts, pilot_rollouts
 from rollwise.errors import UserError, nearest
 from rollwise.methods import method
 from rollwise.starters import starter_path, starter_recipe
@@ -97,7 +99,7 @@ def make_loop(config: RunConfig, task: Task, policy: Policy, watcher: Watcher, i
         estimator=_estimator(config),
         learner=Learner(
             policy,
-            config.learner,
+            _learner_config(config),
             config.objective,
             seed=config.seed,
             max_completion_length=config.sampling.max_completion_length,
@@ -120,6 +122,15 @@ def make_loop(config: RunConfig, task: Task, policy: Policy, watcher: Watcher, i
         watcher=watcher,
         interrupted=interrupted,
     )
+
+
+def _learner_config(config: RunConfig) -> Any:
+    """The learner's settings, its mini-batches sized as the allocation asks."""
+    pilot, size, updates = config.allocation.pilot, config.group_size, config.learner.updates_per_batch
+    if config.allocation.kind == "pilot":
+        pilots = pilot_rollouts(pilot.rollouts, pilot.share, size)
+        updates = optimizer_updates(updates, size, pilots, pilot.updates)
+    return replace(config.learner, updates_per_batch=updates)
 
 
 def eval_sampling(config: RunConfig) -> Any:
@@ -149,18 +160,32 @@ def _curriculum(config: RunConfig, task: Task) -> Any:
 
 
 def _allocation(config: RunConfig) -> Any:
+    from rollwise.allocation.bounds import Bounds
+    from rollwise.allocation.buffer import PilotBuffer
     from rollwise.allocation.dynamic import Dynamic
     from rollwise.allocation.fixed import Fixed
+    from rollwise.allocation.pilot import Pilot
 
-    if config.allocation.kind == "fixed":
-        return Fixed(prompts=config.prompts_per_step, group_size=config.group_size)
-    return Dynamic(
-        prompts=config.prompts_per_step,
-        group_size=config.group_size,
-        max_rounds=config.allocation.max_rounds,
-        max_rollouts=config.allocation.max_rollouts,
-        on_limit=config.allocation.on_limit,
-        surplus=config.allocation.surplus,
+    prompts, size, settings, pilot = (
+        config.prompts_per_step,
+        config.group_size,
+        config.allocation,
+        config.allocation.pilot,
+    )
+    if settings.kind == "fixed":
+        return Fixed(prompts=prompts, group_size=size)
+    bounds = Bounds(max_rounds=settings.max_rounds, max_rollouts=settings.max_rollouts, on_limit=settings.on_limit)
+    if settings.kind == "dynamic":
+        return Dynamic(prompts=prompts, group_size=size, bounds=bounds, surplus=settings.surplus)
+    return Pilot(
+        prompts=prompts,
+        group_size=size,
+        pilot_prompts=pilot_prompts(pilot.prompts, prompts),
+        pilot_rollouts=pilot_rollouts(pilot.rollouts, pilot.share, size),
+        p_lower=pilot.p_lower,
+        p_upper=pilot.p_upper,
+        buffer=PilotBuffer(capacity=pilot.capacity, max_age=pilot.max_age, pick=pilot.pick, seed=config.seed),
+        bounds=bounds,
     )
 
 

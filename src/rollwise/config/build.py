@@ -10,6 +10,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from rollwise.config.pilot import accepted, pilot_prompts, pilot_rollouts
 from rollwise.config.schema import RunConfig
 from rollwise.errors import UserError, nearest
 
@@ -119,8 +120,10 @@ def _check_together(config: RunConfig, source: str) -> None:
         raise UserError(
             f"{source}: allocation.max_rollouts is {allocation.max_rollouts}; at least group_size ({config.group_size})"
         )
+    if allocation.kind == "pilot":
+        _check_pilot(config, source)
     per_round = config.prompts_per_step * config.group_size
-    smallest = config.group_size if allocation.kind == "dynamic" else per_round
+    smallest = per_round if allocation.kind == "fixed" else config.group_size
     if config.budget.rollouts is not None and config.budget.rollouts < smallest:
         raise UserError(f"{source}: budget.rollouts is {config.budget.rollouts}; the first step needs {smallest}")
     if config.task_args and not all(isinstance(k, str) for k in config.task_args):
@@ -199,4 +202,31 @@ def _check_objective(config: RunConfig, source: str) -> None:
         raise UserError(
             f"{source}: objective.dual_clip is {objective.dual_clip}; objective.kind cispo has none, "
             "set objective.dual_clip=null"
+        )
+
+
+def _check_pilot(config: RunConfig, source: str) -> None:
+    """Settings under which no prompt could ever be piloted and committed."""
+    allocation, pilot = config.allocation, config.allocation.pilot
+    pilots = pilot_rollouts(pilot.rollouts, pilot.share, config.group_size)
+    if pilots >= config.group_size:
+        raise UserError(
+            f"{source}: {pilots} pilot rollouts with group_size {config.group_size} leave none to commit; "
+            f"set group_size={pilots + 1} or more"
+        )
+    if not accepted(pilots, pilot.p_lower, pilot.p_upper):
+        raise UserError(
+            f"{source}: no pass rate of {pilots} pilot rollouts is within allocation.pilot.p_lower {pilot.p_lower} "
+            f"and p_upper {pilot.p_upper}; widen the band, as 0.125 and 0.75"
+        )
+    if allocation.max_rounds < 2:
+        raise UserError(
+            f"{source}: allocation.max_rounds is {allocation.max_rounds}; at least 2, to pilot and then to commit"
+        )
+    prompts = pilot_prompts(pilot.prompts, config.prompts_per_step)
+    step = prompts * pilots + config.prompts_per_step * (config.group_size - pilots)
+    if allocation.max_rollouts is not None and allocation.max_rollouts < step:
+        raise UserError(
+            f"{source}: allocation.max_rollouts is {allocation.max_rollouts}; at least {step}, the pilots and commits "
+            "of one step"
         )

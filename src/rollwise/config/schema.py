@@ -37,14 +37,35 @@ class CurriculumConfig:
 
 
 @dataclass(slots=True, kw_only=True)
+class PilotConfig:
+    prompts: int | None = key(None, "prompts piloted in a round; null: 3 x prompts_per_step", gt=0)
+    rollouts: int | None = key(None, "pilot rollouts of a prompt, the rest of group_size follows; null: by share", ge=2)
+    share: float = key(0.25, "pilot rollouts as a share of group_size, rounded down, at least 2", gt=0, le=1)
+    p_lower: float = key(0.125, "pilots with a lower pass rate are dropped as too hard for now", ge=0, le=1)
+    p_upper: float = key(0.75, "pilots with a higher pass rate are dropped as too easy for now", ge=0, le=1)
+    max_age: int = key(4, "steps a pilot may wait for its commit", ge=0)
+    pick: Literal["random", "max_variance", "newest", "oldest"] = key(
+        "random", "which waiting prompts are committed first; max_variance takes the newest of equals"
+    )
+    capacity: int | None = key(None, "prompts that may wait, the oldest give way; null: as many as there are", gt=0)
+    updates: Literal["group", "commit"] = key(
+        "group", "mini-batches sized by the whole group, or by the commit rollouts, which makes more of them"
+    )
+
+
+@dataclass(slots=True, kw_only=True)
 class AllocationConfig:
-    kind: Literal["fixed", "dynamic"] = key("fixed", "how many rollouts, and when: one round, or rounds until full")
-    max_rounds: int = key(10, "dynamic: generation rounds a step may take", gt=0)
-    max_rollouts: int | None = key(None, "dynamic: rollouts a step may take; null leaves it to max_rounds", gt=0)
+    kind: Literal["fixed", "dynamic", "pilot"] = key(
+        "fixed",
+        "how many rollouts, and when: one round, or rounds until full, or few for many prompts and more for some",
+    )
+    max_rounds: int = key(10, "not fixed: generation rounds a step may take", gt=0)
+    max_rollouts: int | None = key(None, "not fixed: rollouts a step may take; null leaves it to max_rounds", gt=0)
     on_limit: Literal["partial", "replay", "stop"] = key(
-        "partial", "dynamic, limit reached: train on what was found, leave the gap to replay, or end the run"
+        "partial", "not fixed, limit reached: train on what was found, leave the gap to replay, or end the run"
     )
     surplus: Literal["drop", "carry"] = key("drop", "dynamic: informative groups beyond the batch")
+    pilot: PilotConfig = field(default_factory=PilotConfig)
 
 
 @dataclass(slots=True, kw_only=True)
