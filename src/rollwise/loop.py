@@ -153,17 +153,22 @@ class Loop:
 
     def _remembered(self, groups: Sequence[Group], batch: Batch, learned: Learned) -> list[Placed]:
         """The step's fresh groups with the trainer's log-probs of this step and their credits, for replay to store.
-        A group that is not in the batch could not teach: its credits are zero."""
+        A group that is not in the batch could not teach: its credits are zero. Members that the allocation held from an
+        earlier step were not born under this step's policy: they keep the sampler's log-probs."""
         at = {key(row.rollout): i for i, row in enumerate(batch.rows)}
 
         def found(values: Sequence[Any], group: Group) -> list[Any]:
             return [values[at[key(r)]] if key(r) in at else None for r in group.rollouts]
 
+        def birth(group: Group) -> list[Any]:
+            prox = found(learned.prox, group)
+            return [lp if r.birth_step == self.step else None for r, lp in zip(group.rollouts, prox, strict=True)]
+
         credits = [row.credit for row in batch.rows]
         none = Credit(advantage=0.0)
         return [
             Placed(
-                group=g.remembering(found(learned.prox, g), found(learned.reference, g)),
+                group=g.remembering(birth(g), found(learned.reference, g)),
                 role=Role.fresh,
                 age=self.step - g.birth_step,
                 credits=tuple(c or none for c in found(credits, g)),

@@ -60,13 +60,13 @@ class Outcome(enum.StrEnum):
     """What became of a generated rollout. Each gets exactly one."""
 
     trained = "trained"  # entered an update with an advantage that can teach
-    dropped_easy = "dropped_easy"  # could not teach, every scored member of its group correct
-    dropped_hard = "dropped_hard"  # could not teach, otherwise
+    dropped_easy = "dropped_easy"  # could not teach, every scored member correct; or a pilot above its band
+    dropped_hard = "dropped_hard"  # could not teach, otherwise; or a pilot below its band
     surplus = "surplus"  # informative, but more than the step had room for
     stale = "stale"  # held by the allocation until it was too old to use
     truncated = "truncated"  # removed by overlong filtering
     infra_error = "infra_error"  # the verifier failed
-    lost_at_epoch_end = "lost_at_epoch_end"
+    lost_at_epoch_end = "lost_at_epoch_end"  # held by the allocation when its epoch ended
     held = "held"  # kept by the allocation for a later step
 
 
@@ -300,7 +300,8 @@ class Settled:
 
     groups: tuple[Group, ...]  # to compose the batch from
     slots: int  # groups the batch is meant to hold
-    outcomes: tuple[tuple[Outcome, Group], ...] = ()  # groups that go no further, and why
+    # Groups that go no further, and why. One that is held for several steps may be named in each of them.
+    outcomes: tuple[tuple[Outcome, Group], ...] = ()
     note: str = ""  # what was done when a limit was reached; empty otherwise
     stop: str = ""  # why the run must end after this step; empty otherwise
 
