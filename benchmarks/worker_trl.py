@@ -16,7 +16,7 @@ from transformers import AutoTokenizer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 from turns import Turns
 
-from rollwise.assemble import load_task, resolve
+from rollwise.assemble import load_tasks, resolve
 from rollwise.config import RunConfig
 from rollwise.curriculum.uniform import Uniform
 from rollwise.records import StopReason
@@ -85,7 +85,7 @@ def main() -> None:
     options: dict[str, Any] = given["trl"]
     config = resolve([("benchmark", given["settings"])])
     torch.set_num_threads(1)
-    task = load_task(config)
+    (task,) = load_tasks(config).values()
     tokenizer = AutoTokenizer.from_pretrained(starter_path(config.task))
     eos = tokenizer.eos_token_id
     halted = Halted()

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rollwise.config import RunConfig, build, expand_aliases, merge, nest
+from rollwise.config import RunConfig, build, data_sets, expand_aliases, merge, nest
 from rollwise.config.pilot import optimizer_updates, pilot_prompts, pilot_rollouts
 from rollwise.errors import UserError, nearest
 from rollwise.methods import method
 from rollwise.starters import starter_path, starter_recipe
+from rollwise.state import as_now
 from rollwise.tasks import make_task, task_names
+from rollwise.tasks.named import Named
 
 if TYPE_CHECKING:
     from rollwise.loop import Loop, Watcher
     from rollwise.policy import Policy
     from rollwise.records import Rollout
     from rollwise.tasks import Task
+    from rollwise.verify.scoring import Verifiers
 
 Tree = dict[str, Any]
 
@@ -35,10 +38,7 @@ def resolve(layers: list[tuple[str, Tree]]) -> RunConfig:
         _check_layer(expanded, source)
         user = merge(user, expanded)
     last = layers[-1][0] if layers else "config"
-    task, model = user.get("task", "sort_digits"), user.get("model", "starter")
-    if task not in task_names():
-        raise UserError(f"{last}: unknown task '{task}'; {nearest(str(task), task_names())}")
-    base: Tree = starter_recipe(task) if model == "starter" else {}
+    base = _defaults_of_tasks(user, last)
     for dotted, value in method(str(user.get("method", "grpo"))).settings.items():
         base = merge(base, nest(dotted, value))
     return build(merge(base, user), last)
@@ -49,8 +49,43 @@ def _check_layer(tree: Tree, source: str) -> None:
     build(tree, source, together=False)
 
 
-def load_task(config: RunConfig) -> Task:
-    return make_task(config.task, config.task_args, starter=config.model == "starter")
+def _defaults_of_tasks(user: Tree, source: str) -> Tree:
+    """The recipe of the starter; of several data sets, each with the task's own recipe for its `args`."""
+    given = build(user, source, together=False)
+    starter = given.model == "starter"
+    sets = data_sets(given)
+    tasks = [str(entry.task) for entry in sets.values()]
+    task = user.get("task", tasks[0])
+    for name in [task, *tasks]:
+        if name not in task_names():
+            raise UserError(f"{source}: unknown task '{name}'; {nearest(name, task_names())}")
+    base: Tree = starter_recipe(task) if starter else {}
+    if not given.tasks and not any(stage.tasks for stage in given.curriculum.stages):
+        return base
+    base.pop("task_args", None)
+    args = {name: starter_recipe(name).get("task_args", {}) if starter else {} for name in set(tasks)}
+    named = {name: {"task": entry.task, "args": args[str(entry.task)]} for name, entry in sets.items()}
+    return {**base, "task": task, "tasks": named}
+
+
+def load_tasks(config: RunConfig) -> dict[str, Task]:
+    """The data sets of a run by name, which is also the `task` of their prompts where there are several."""
+    starter = config.model == "starter"
+    if not config.tasks:
+        return {config.task: make_task(config.task, config.task_args, starter=starter)}
+    out: dict[str, Task] = {}
+    for name, entry in data_sets(config).items():
+        try:
+            out[name] = Named(name, make_task(str(entry.task), entry.args, starter=starter))
+        except UserError as error:
+            raise UserError(f"tasks.{name}: {error}") from None
+    return out
+
+
+def verifiers(tasks: Mapping[str, Task]) -> Verifiers:
+    """Of each data set by name; of a single one for whatever its prompts call themselves."""
+    each = {name: task.verify for name, task in tasks.items()}
+    return each if len(each) > 1 else next(iter(each.values()))
 
 
 def load_model(config: RunConfig, folder: Path | None = None) -> Policy:
@@ -64,7 +99,9 @@ def load_model(config: RunConfig, folder: Path | None = None) -> Policy:
     return load_policy(name, device=config.device, dtype=config.dtype)
 
 
-def make_loop(config: RunConfig, task: Task, policy: Policy, watcher: Watcher, interrupted: Callable[[], bool]) -> Loop:
+def make_loop(
+    config: RunConfig, tasks: Mapping[str, Task], policy: Policy, watcher: Watcher, interrupted: Callable[[], bool]
+) -> Loop:
     """All parts of a run, wired."""
     from rollwise.evaluate import evaluate
     from rollwise.learner.learner import Learner
@@ -86,32 +123,34 @@ def make_loop(config: RunConfig, task: Task, policy: Policy, watcher: Watcher, i
     if config.objective.kl_coef > 0 or config.advantage.kl_in_reward > 0:
         reference = load_model(config)
         reference.model.requires_grad_(False)
+    replay = _replay(config)
+    learner = Learner(
+        policy,
+        _learner_config(config),
+        config.objective,
+        seed=config.seed,
+        max_completion_length=config.sampling.max_completion_length,
+        reference=reference,
+        critic=_critic(config, policy),
+    )
     return Loop(
-        curriculum=_curriculum(config, task),
+        curriculum=_curriculum(config, tasks),
         allocation=_allocation(config),
         generate=lambda requests, step: form_groups(
             requests,
             sampler.generate(requests, sampling, run_seed=config.seed, step=step),
-            task.verify,
+            verifiers(tasks),
             _shaping(config),
         ),
-        replay=_replay(config),
+        replay=replay,
         estimator=_estimator(config),
-        learner=Learner(
-            policy,
-            _learner_config(config),
-            config.objective,
-            seed=config.seed,
-            max_completion_length=config.sampling.max_completion_length,
-            reference=reference,
-            critic=_critic(config, policy),
-        ),
+        learner=learner,
         ledger=Ledger(),
         evaluate=partial(
             evaluate,
             sampler,
-            [task.heldout[i] for i in range(config.eval.prompts)],
-            task.verify,
+            [task.heldout[i] for task in tasks.values() for i in range(config.eval.prompts)],
+            verifiers(tasks),
             sampling=eval_sampling(config),
             samples=config.eval.samples,
             seed=config.eval.seed,
@@ -120,6 +159,8 @@ def make_loop(config: RunConfig, task: Task, policy: Policy, watcher: Watcher, i
         eval=config.eval,
         checkpoint_every=config.checkpoint.every,
         watcher=watcher,
+        tasks=list(tasks) if len(tasks) > 1 else (),
+        reset={"optimizer": learner.reset, "replay": as_now(replay)},
         interrupted=interrupted,
     )
 
@@ -143,20 +184,20 @@ def eval_sampling(config: RunConfig) -> Any:
     )
 
 
-def check_data(config: RunConfig, task: Task) -> None:
+def check_data(config: RunConfig, tasks: Mapping[str, Task]) -> None:
     """Enough rows for the settings. Raises UserError."""
-    if len(task.train) < 1:
-        raise UserError(f"task {config.task}: no training rows; give at least one")
-    if len(task.heldout) < config.eval.prompts:
-        raise UserError(
-            f"eval.prompts is {config.eval.prompts}; task {config.task} has {len(task.heldout)} held-out rows"
-        )
+    for name, task in tasks.items():
+        if len(task.train) < 1:
+            raise UserError(f"task {name}: no training rows; give at least one")
+        if len(task.heldout) < config.eval.prompts:
+            raise UserError(f"eval.prompts is {config.eval.prompts}; task {name} has {len(task.heldout)} held-out rows")
 
 
-def _curriculum(config: RunConfig, task: Task) -> Any:
-    from rollwise.curriculum.uniform import Uniform
+def _curriculum(config: RunConfig, tasks: Mapping[str, Task]) -> Any:
+    from rollwise.curriculum.make import make_curriculum
 
-    return {"uniform": Uniform}[config.curriculum.kind](task.train, seed=config.seed)
+    weights = {name: entry.weight for name, entry in data_sets(config).items()}
+    return make_curriculum(config.curriculum, {n: t.train for n, t in tasks.items()}, weights, seed=config.seed)
 
 
 def _allocation(config: RunConfig) -> Any:

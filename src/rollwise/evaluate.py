@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rollwise.records import Group, Prompt, Request, Rollout, Sampling, StopReason, mean
-from rollwise.verify.scoring import Verify, form_groups
+from rollwise.verify.scoring import Verifiers, form_groups
 
 
 class Sampler(Protocol):
@@ -47,17 +47,22 @@ class Evaluation:
 
 
 def evaluate(
-    sampler: Sampler, prompts: Sequence[Prompt], verify: Verify, *, sampling: Sampling, samples: int, seed: int
+    sampler: Sampler, prompts: Sequence[Prompt], verify: Verifiers, *, sampling: Sampling, samples: int, seed: int
 ) -> Evaluation:
     """Score `samples` completions of each prompt. The sample streams depend on `seed` and the prompt only, so that
     two models, or two steps of one, are compared on like draws. Members without a verdict are left out and counted.
+    Where the prompts are of several tasks, the results of each follow as task/<name>/...; those of all are the mean
+    over tasks where each has as many prompts.
     """
     requests = [Request(prompt=p, count=samples) for p in prompts]
     rollouts = sampler.generate(requests, sampling, run_seed=seed, step=0, purpose="eval")
     groups = form_groups(requests, rollouts, verify)
-    return Evaluation(
-        results=summarise(groups, samples), sampling=sampling, prompts=len(prompts), samples=samples, groups=groups
-    )
+    results = summarise(groups, samples)
+    tasks = dict.fromkeys(p.task for p in prompts)
+    for task in tasks if len(tasks) > 1 else ():
+        own = summarise([g for g in groups if g.prompt.task == task], samples)
+        results |= {f"task/{task}/{name}": value for name, value in own.items()}
+    return Evaluation(results=results, sampling=sampling, prompts=len(prompts), samples=samples, groups=groups)
 
 
 def summarise(groups: Sequence[Group], samples: int) -> dict[str, float]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ from rollwise.curriculum.base import Curriculum
 from rollwise.evaluate import Evaluation
 from rollwise.learner.learner import Learned, Learner
 from rollwise.ledger import Ledger, key
-from rollwise.metrics import of_batch, of_groups
+from rollwise.metrics import of_batch, of_groups, of_tasks
 from rollwise.records import Batch, Credit, Group, Placed, Request, Role, Row, StepRecord
 from rollwise.replay.base import Replay
 
@@ -51,6 +51,8 @@ class Loop:
     eval: EvalConfig
     checkpoint_every: int | None
     watcher: Watcher
+    tasks: Sequence[str] = ()  # names of the data sets, where there is more than one
+    reset: Mapping[str, Callable[[], None]] = field(default_factory=dict)  # what a new stage may begin anew
     step: int = 0
     seconds: float = 0.0
     interrupted: Callable[[], bool] = field(default=lambda: False)
@@ -109,10 +111,14 @@ class Loop:
             learned = self.learner.update(batch, signals)
         self.replay.store(self._remembered(settled.groups, batch, learned), self.step)
         self.curriculum.observe(fresh)
+        turn = self.curriculum.turn
+        for name in turn.reset if turn else ():
+            self.reset[name]()
         self.ledger.updates, self.ledger.skipped_updates = self.learner.updates, self.learner.skipped
         self.ledger.idle_steps += learned.idle
         metrics = {
             **of_groups(fresh),
+            **of_tasks(fresh, self.tasks),
             "rounds": float(self.ledger.rounds - rounds_before),
             **of_batch(placed, batch, settled.slots),
             **learned.metrics,
@@ -120,7 +126,7 @@ class Loop:
             **self.allocation.metrics(),
             **self.replay.metrics(),
         }
-        notes = tuple(n for n in (settled.note, learned.stop) if n)
+        notes = tuple(n for n in (settled.note, learned.stop, turn.note if turn else "") if n)
         record = StepRecord(
             step=self.step, updates=self.learner.updates, ledger=self.ledger.to_json(), metrics=metrics, notes=notes
         )

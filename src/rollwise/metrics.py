@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from rollwise.records import Batch, Group, Placed, Role, StopReason, mean
 
+PER_TASK = ("reward", "accuracy", "frac_reward_zero_std", "mean_length", "rollouts", "tokens")
+
 
 def of_groups(groups: Sequence[Group]) -> dict[str, float]:
     """Of the fresh groups of a step, before replay. dead/* and informative are shares of groups.
@@ -36,6 +38,22 @@ def of_groups(groups: Sequence[Group]) -> dict[str, float]:
         "verifier/infra_error": _share(len(members) - len(scored), len(members)),
         "entropy": -sum(float(r.logprobs.sum()) for r in members) / tokens if tokens else 0.0,
     }
+
+
+def of_tasks(groups: Sequence[Group], tasks: Sequence[str]) -> dict[str, float]:
+    """task/<name>/... of the fresh groups of each task that has any. Rollouts and tokens are those generated in this
+    step: over the tasks and steps they add up to the ledger's."""
+    out: dict[str, float] = {}
+    for task in tasks:
+        own = [g for g in groups if g.prompt.task == task]
+        if not own:
+            continue
+        of = of_groups(own)
+        of["mean_length"] = of["completions/mean_length"]
+        of["rollouts"] = float(sum(g.size for g in own))
+        of["tokens"] = float(sum(g.tokens for g in own))
+        out |= {f"task/{task}/{name}": of[name] for name in PER_TASK}
+    return out
 
 
 def of_batch(placed: Sequence[Placed], batch: Batch, slots: int) -> dict[str, float]:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from rollwise import __version__, checkpoint
-from rollwise.assemble import check_data, load_model, load_task, make_loop, replay_capacity
-from rollwise.config import RunConfig, build, dump_yaml, leaves, read_yaml, to_tree
+from rollwise.assemble import check_data, load_model, load_tasks, make_loop, replay_capacity
+from rollwise.config import RunConfig, build, dump_yaml, leaves, read_yaml, title, to_tree
 from rollwise.errors import UserError
 from rollwise.events import CLOCK, EVENTS, ROLLOUTS, SCHEMA, EventLog
 from rollwise.loop import Loop
@@ -49,7 +49,7 @@ def free_output(config: RunConfig) -> Path:
         if _in_use(output):
             raise UserError(f"output: {output} is in use; resume it with `rollwise resume {output}` or choose another")
         return output
-    name = f"runs/{config.task}-{config.method}-seed{config.seed}"
+    name = f"runs/{title(config)}-{config.method}-seed{config.seed}"
     candidates = (Path(name if n == 1 else f"{name}-{n}") for n in itertools.count(1))
     return next(c for c in candidates if not _in_use(c))
 
@@ -73,12 +73,13 @@ def start(config: RunConfig, display: Display) -> tuple[Path, dict[str, Any]]:
     """Train from the beginning. Everything is checked before the folder is made. Returns folder and stop event."""
     output = free_output(config)
     config.output = str(output)
-    task = load_task(config)
-    check_data(config, task)
+    tasks = load_tasks(config)
+    check_data(config, tasks)
     policy = load_model(config)
-    _check_prompts(config, policy, task)
-    for note in task.notes:
-        display.note(note)
+    for task in tasks.values():
+        _check_prompts(config, policy, task)
+        for note in task.notes:
+            display.note(note)
     try:
         output.mkdir(parents=True, exist_ok=True)
         lock = _lock(output)
@@ -86,14 +87,14 @@ def start(config: RunConfig, display: Display) -> tuple[Path, dict[str, Any]]:
     except OSError as error:
         raise UserError(f"output: {output} cannot be written ({error.strerror})") from None
     with lock, _Folder(output, config, policy, display) as folder, _interruptible(display) as interrupted:
-        loop = folder.loop = make_loop(config, task, policy, folder, interrupted)
+        loop = folder.loop = make_loop(config, tasks, policy, folder, interrupted)
         folder.events.write(
             {
                 "event": "run",
                 "schema": SCHEMA,
                 "version": __version__,
                 "method": config.method,
-                "task": config.task,
+                "task": title(config),
                 "model": config.model,
                 "seed": config.seed,
                 "config": {k: v for k, v in to_tree(config).items() if k != "output"},
@@ -125,14 +126,14 @@ def resume(output: Path, changes: Callable[[dict[str, Any]], RunConfig], display
             display.note(note)
         try:
             state = checkpoint.load(path)
-            task = load_task(config)
-            check_data(config, task)
+            tasks = load_tasks(config)
+            check_data(config, tasks)
             policy = load_model(config, path / "model")
             with (
                 _Folder(output, config, policy, display, at=state["logs"]) as folder,
                 _interruptible(display) as interrupted,
             ):
-                loop = folder.loop = make_loop(config, task, policy, folder, interrupted)
+                loop = folder.loop = make_loop(config, tasks, policy, folder, interrupted)
                 loop.load_state_dict(state["loop"])
                 folder.saved_at = loop.step
                 if changed:

@@ -20,3 +20,13 @@ def derive(run_seed: int, purpose: str, *parts: int | str) -> int:
 def generator(run_seed: int, purpose: str, *parts: int | str) -> np.random.Generator:
     """A fresh counter-based generator (Philox) for one purpose."""
     return np.random.Generator(np.random.Philox(key=derive(run_seed, purpose, *parts)))
+
+
+def uniforms(run_seed: int, purpose: str, *parts: int | str, of: np.ndarray) -> np.ndarray:
+    """A number in (0, 1) for each integer of `of`, float64 of its shape: a pure function of the seed, the purpose, the
+    parts and that integer, whatever else is asked for. SplitMix64's output function on a keyed counter."""
+    z = of.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(derive(run_seed, purpose, *parts))
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z ^= z >> np.uint64(31)
+    return ((z >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from typing import Any, Protocol
 
 
@@ -23,3 +25,9 @@ def check_keys(state: dict[str, Any], expected: set[str], part: str) -> None:
     """A saved state must hold exactly the expected keys: anything else was saved by something else."""
     if set(state) != expected:
         raise ValueError(f"state of {part}: expected keys {sorted(expected)}, found {sorted(state)}")
+
+
+def as_now(part: Part) -> Callable[[], None]:
+    """A call that puts the part back to the state it has now."""
+    state = copy.deepcopy(part.state_dict())
+    return lambda: part.load_state_dict(copy.deepcopy(state))

@@ -8,25 +8,25 @@ from pathlib import Path
 from typing import Any
 
 from rollwise.cli.layers import overrides
-from rollwise.config import RunConfig, build, expand_aliases, merge, read_yaml, to_tree
+from rollwise.config import RunConfig, build, expand_aliases, merge, read_yaml, title, to_tree
 from rollwise.errors import UserError
 
 
 def evaluate(args: Namespace) -> int:
     settings, model = _settings(args)
-    from rollwise.assemble import check_data, load_model, load_task
+    from rollwise.assemble import check_data, load_model, load_tasks, verifiers
     from rollwise.evaluate import evaluate as score
     from rollwise.records import Sampling
     from rollwise.sampling.torch_sampler import TorchSampler
 
-    task = load_task(settings)
-    check_data(settings, task)
+    tasks = load_tasks(settings)
+    check_data(settings, tasks)
     policy = load_model(settings, model)
     sampler = TorchSampler(
         policy, max_prompt_length=settings.sampling.max_prompt_length, max_rows=settings.sampling.max_rows
     )
-    prompts = [task.heldout[i] for i in range(args.prompts)]
-    out: dict[str, Any] = {"model": args.model, "task": settings.task, "seed": args.seed}
+    prompts = [task.heldout[i] for task in tasks.values() for i in range(args.prompts)]
+    out: dict[str, Any] = {"model": args.model, "task": title(settings), "seed": args.seed}
     passes = {"sampled": (args.temperature, args.top_p, args.samples)}
     if not args.no_greedy:
         passes["greedy"] = (0.0, 1.0, 1)
@@ -36,7 +36,7 @@ def evaluate(args: Namespace) -> int:
             top_p=top_p,
             max_completion_length=settings.sampling.max_completion_length,
         )
-        result = score(sampler, prompts, task.verify, sampling=sampling, samples=samples, seed=args.seed)
+        result = score(sampler, prompts, verifiers(tasks), sampling=sampling, samples=samples, seed=args.seed)
         out[name] = result.to_json()
     print(json.dumps(out, indent=1) if args.json else "\n".join(_lines(out)))
     return 0
@@ -74,6 +74,8 @@ def _lines(out: dict[str, Any]) -> list[str]:
             f"temperature {sampling['temperature']:g}, top-p {sampling['top_p']:g}, "
             f"at most {sampling['max_completion_length']} tokens, seed {out['seed']})"
         )
+        each = [k.split("/")[1] for k in results if k.startswith("task/") and k.endswith("/accuracy")]
+        lines += [f"  {'':<8} {task} {results[f'task/{task}/accuracy']:.3f}" for task in each]
         if name == "sampled":
             lines += [f"  {k:<8} {v:.3f}" for k, v in results.items() if k.startswith("pass@")]
         lines.append(f"  {'':<8} length {results['mean_length']:.1f} tokens, truncated {results['truncated']:.1%}")

@@ -8,7 +8,15 @@ from textwrap import fill
 
 from rollwise.methods import METHODS, Method, method
 
-PARTS = ("curriculum.kind", "allocation.kind", "replay.kind", "advantage.kind", "objective.kind", "objective.reduction")
+PARTS = (
+    "curriculum.kind",
+    "curriculum.drop_solved",
+    "allocation.kind",
+    "replay.kind",
+    "advantage.kind",
+    "objective.kind",
+    "objective.reduction",
+)
 
 
 def methods(args: Namespace) -> int:
@@ -28,7 +36,8 @@ def _lines(m: Method, *, whole: bool) -> list[str]:
     def block(label: str, text: str) -> str:
         return fill(text, 100, initial_indent=f"  {label:<9}", subsequent_indent=" " * 11)
 
-    parts = " + ".join(str(m.settings[p]) for p in PARTS if p in m.settings)
+    chosen = {p: m.settings[p] for p in PARTS if p in m.settings}
+    parts = " + ".join(p.split(".")[-1] if value is True else str(value) for p, value in chosen.items())
     lines = [m.name, block("what", m.summary), block("paper", m.paper), block("parts", parts)]
     lines.append(block("differs", m.differs))
     if whole:

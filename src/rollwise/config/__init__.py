@@ -19,21 +19,25 @@ from rollwise.config.layers import (
 )
 from rollwise.config.schema import (
     BudgetConfig,
+    CurriculumConfig,
     EvalConfig,
     LearnerConfig,
     ObjectiveConfig,
     RunConfig,
     key,
 )
+from rollwise.config.tasks import data_sets, title
 
 __all__ = [
     "ALIASES",
     "BudgetConfig",
+    "CurriculumConfig",
     "EvalConfig",
     "LearnerConfig",
     "ObjectiveConfig",
     "RunConfig",
     "build",
+    "data_sets",
     "dump_yaml",
     "expand_aliases",
     "key",
@@ -42,5 +46,6 @@ __all__ = [
     "nest",
     "parse_override",
     "read_yaml",
+    "title",
     "to_tree",
 ]

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from rollwise.config.pilot import accepted, pilot_prompts, pilot_rollouts
 from rollwise.config.schema import RunConfig
+from rollwise.config.tasks import check_tasks
 from rollwise.errors import UserError, nearest
 
 
@@ -33,10 +34,7 @@ def _build(cls: type, tree: Any, prefix: str, source: str) -> Any:
     for name, value in tree.items():
         if name not in fields:
             raise UserError(f"{source}: unknown key '{prefix}{name}'; {nearest(str(name), fields)}")
-        if dataclasses.is_dataclass(hints[name]):
-            values[name] = _build(typing.cast(type, hints[name]), value, f"{prefix}{name}.", source)
-        else:
-            values[name] = _convert(value, hints[name], fields[name].metadata, f"{prefix}{name}", source)
+        values[name] = _convert(value, hints[name], fields[name].metadata, f"{prefix}{name}", source)
     return cls(**values)
 
 
@@ -47,7 +45,9 @@ def _show(value: Any) -> str:
 
 def _convert(value: Any, hint: Any, meta: Mapping[str, Any], name: str, source: str) -> Any:
     """`value` as the type of its field, bounds checked."""
-    optional = typing.get_origin(hint) is types.UnionType
+    if dataclasses.is_dataclass(hint):
+        return _build(typing.cast(type, hint), value, f"{name}.", source)
+    optional = typing.get_origin(hint) in (types.UnionType, typing.Union)  # the latter for `Literal[...] | None`
     options = [a for a in typing.get_args(hint) if a is not type(None)] if optional else [hint]
     if value is None and optional:
         return None
@@ -59,6 +59,8 @@ def _convert(value: Any, hint: Any, meta: Mapping[str, Any], name: str, source: 
             raise UserError(f"{source}: {name} is {_show(value)}; one of {shown}")
         return value
     base = typing.get_origin(want) or want
+    if base in (list, dict) and typing.get_args(want)[-1] is not Any:
+        return _convert_each(value, want, meta, name, source)
     if base is float and isinstance(value, str):  # YAML 1.1 reads 1e-5 as text
         with contextlib.suppress(ValueError):
             value = float(value)
@@ -73,6 +75,18 @@ def _convert(value: Any, hint: Any, meta: Mapping[str, Any], name: str, source: 
     if base in (int, float):
         _check_bounds(value, meta, name, source)
     return value
+
+
+def _convert_each(value: Any, hint: Any, meta: Mapping[str, Any], name: str, source: str) -> Any:
+    """A list, or a mapping from text, with every item converted."""
+    item = typing.get_args(hint)[-1]
+    if typing.get_origin(hint) is list:
+        if not isinstance(value, list | tuple):
+            raise UserError(f"{source}: {name} is {_show(value)}; it is a list")
+        return [_convert(v, item, meta, f"{name}[{i}]", source) for i, v in enumerate(value)]
+    if not isinstance(value, Mapping) or not all(isinstance(k, str) for k in value):
+        raise UserError(f"{source}: {name} is {_show(value)}; it is a mapping of names")
+    return {k: _convert(v, item, meta, f"{name}.{k}", source) for k, v in value.items()}
 
 
 def _check_bounds(value: float, meta: Mapping[str, Any], name: str, source: str) -> None:
@@ -128,6 +142,7 @@ def _check_together(config: RunConfig, source: str) -> None:
         raise UserError(f"{source}: budget.rollouts is {config.budget.rollouts}; the first step needs {smallest}")
     if config.task_args and not all(isinstance(k, str) for k in config.task_args):
         raise UserError(f"{source}: task_args has a key that is not text")
+    check_tasks(config, source)
     _check_credit(config, source)
     _check_objective(config, source)
 

@@ -32,8 +32,61 @@ class SamplingConfig:
 
 
 @dataclass(slots=True, kw_only=True)
+class TaskConfig:
+    task: str | None = key(None, "a task of the table; null: the one of this data set's name")
+    weight: float = key(1.0, "share of the prompts drawn, relative to the other data sets", gt=0)
+    args: dict[str, Any] = key({}, "the task's own settings")  # noqa: RUF009
+
+
+@dataclass(slots=True, kw_only=True)
+class UntilConfig:
+    steps: int | None = key(None, "steps of the stage", gt=0)
+    epochs: int | None = key(None, "passes over each data set of the stage", gt=0)
+    plateau: Literal["accuracy", "reward", "mean_length"] | None = key(
+        None, "a mean over the step's fresh rollouts that has stopped rising; see window, min_gain and patience"
+    )
+    window: int = key(20, "plateau: steps the metric is averaged over", gt=0)
+    min_gain: float = key(0.01, "plateau: by how much that average must exceed its best to count as a rise", ge=0)
+    patience: int = key(20, "plateau: steps without a rise after which the stage ends", gt=0)
+
+
+@dataclass(slots=True, kw_only=True)
+class StageConfig:
+    tasks: dict[str, float] = key(  # noqa: RUF009
+        {}, "data sets and their weights by prompt; empty: all, at the weights of `tasks`", gt=0
+    )
+    until: UntilConfig = field(default_factory=UntilConfig, metadata={"doc": "what ends the stage, whichever is first"})
+    reset: list[Literal["optimizer", "replay", "history"]] = key(  # noqa: RUF009
+        ["history"],
+        "what begins anew with this stage: the optimizer's moments, the stored groups, the curriculum's memory "
+        "(posteriors and filters); of no effect in the first",
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class MoppsConfig:
+    pool_factor: int = key(8, "candidates for each prompt drawn; those not drawn miss the epoch", gt=0)
+    strategy: Literal["topk", "threshold", "uniform"] = key(
+        "topk", "drawn success rates nearest to target; at random within target +- band; or any"
+    )
+    target: float = key(0.5, "success rate aimed at", ge=0, le=1)
+    band: float = key(0.2, "threshold: half the width of the interval around target", ge=0, le=1)
+    decay: float = key(0.5, "share of old evidence kept when new comes in; 1 forgets nothing", ge=0, le=1)
+    prior_correct: float = key(1.0, "alpha of the Beta prior", gt=0)
+    prior_wrong: float = key(1.0, "beta of the Beta prior", gt=0)
+
+
+@dataclass(slots=True, kw_only=True)
 class CurriculumConfig:
-    kind: Literal["uniform"] = key("uniform", "which prompts are drawn")
+    kind: Literal["uniform", "mopps"] = key(
+        "uniform", "which prompts are drawn: each once an epoch, or the most promising of a larger pool"
+    )
+    mopps: MoppsConfig = field(default_factory=MoppsConfig)
+    drop_solved: bool = key(False, "leave out prompts whose fresh rollouts of their last epoch were all correct")
+    evict_at: float | None = key(None, "leave out prompts from this pass rate of a group on; null: off", gt=0, le=1)
+    evict_on: Literal["pilot", "any"] = key("pilot", "groups evict_at looks at: pilots, or whole groups as well")
+    retest_epochs: int | None = key(None, "epochs after which an evicted prompt is tried again; null: never", gt=0)
+    stages: list[StageConfig] = key([], "stages of the run, in order; the last ends with the budget")  # noqa: RUF009
 
 
 @dataclass(slots=True, kw_only=True)
@@ -216,8 +269,9 @@ class LogConfig:
 @dataclass(slots=True, kw_only=True)
 class RunConfig:
     method: str = key("grpo", "a name from `rollwise methods`")
-    task: str = key("sort_digits", "what is trained on")
+    task: str = key("sort_digits", "what is trained on; of several tasks, the one whose starter and recipe are used")
     task_args: dict[str, Any] = key({}, "the task's own settings")  # noqa: RUF009
+    tasks: dict[str, TaskConfig] = key({}, "data sets to mix, by name; empty: `task` alone")  # noqa: RUF009
     model: str = key("starter", "a folder or hub name of a causal language model; starter: the bundled one of the task")
     output: str | None = key(None, "run folder; null: runs/<task>-<method>-seed<seed>")
     seed: int = key(0, "every random number of the run derives from it", ge=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from rollwise.records import Group, Prompt
@@ -15,6 +16,14 @@ class Source(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: int) -> Prompt: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """Where one stage of a run ends and the next begins."""
+
+    note: str  # a sentence on what ended it
+    reset: tuple[str, ...] = ()  # what other parts hold that is to begin anew
 
 
 class Curriculum(Part, Protocol):
@@ -35,5 +44,11 @@ class Curriculum(Part, Protocol):
         ...
 
     def observe(self, groups: Sequence[Group]) -> None:
-        """Groups generated this step, fresh ones only: replayed groups say nothing about the current policy."""
+        """Groups generated this step, fresh ones only: replayed groups say nothing about the current policy. Called
+        once a step."""
+        ...
+
+    @property
+    def turn(self) -> Turn | None:
+        """What the last `observe` brought to an end, if anything."""
         ...

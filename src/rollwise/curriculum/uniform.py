@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from rollwise import seeds
-from rollwise.curriculum.base import Source
+from rollwise.curriculum.base import Source, Turn
 from rollwise.records import Group, Prompt
 from rollwise.state import Part, check_keys
 
@@ -22,7 +22,16 @@ class Filter(Part, Protocol):
         ...
 
     def keep(self, rows: np.ndarray, epoch: int) -> np.ndarray:
-        """Those of `rows` (int64, all rows of the data set, ascending) that are in epoch `epoch` (0 is the first)."""
+        """Those of `rows` (int64, rows of the data set, ascending) that are in epoch `epoch` (0 is the first)."""
+        ...
+
+    @property
+    def absence(self) -> int:
+        """Epochs after which a prompt left out may come back; 0: it never does."""
+        ...
+
+    def forget(self) -> None:
+        """Begin anew, as if nothing had been observed."""
         ...
 
 
@@ -41,17 +50,40 @@ class Uniform:
     def order(self) -> np.ndarray:
         """Rows of the running epoch, in the order they are drawn."""
         if self._order is None:
-            rows = np.arange(len(self.source))
-            for each in self.filters:
-                rows = each.keep(rows, self.epoch)
-            self._order = seeds.generator(self.seed, "epoch order", self.epoch).permutation(rows)
+            self._order = seeds.generator(self.seed, "epoch order", self.epoch).permutation(self._let_in(self.epoch))
         return self._order
+
+    def _let_in(self, epoch: int) -> np.ndarray:
+        """Rows that all filters keep, ascending."""
+        rows = np.arange(len(self.source))
+        for each in self.filters:
+            rows = each.keep(rows, epoch)
+        return rows
 
     @property
     def remaining(self) -> int:
         if self.place >= len(self.order) > 0:
             self.next_epoch()
+        if not len(self.order):  # all are out; some may come back
+            longest = max((f.absence for f in self.filters), default=0)
+            ahead = next((n for n in range(1, longest + 1) if len(self._let_in(self.epoch + n))), 0)
+            for _ in range(ahead):
+                self.next_epoch()
         return len(self.order) - self.place
+
+    @property
+    def passed(self) -> int:
+        """Epochs that are over."""
+        return self.epoch + (self.place >= len(self.order))
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything has been drawn."""
+        return self.epoch > 0 or self.place > 0
+
+    @property
+    def turn(self) -> Turn | None:
+        return None
 
     def next_epoch(self) -> None:
         self.epoch += 1
@@ -65,10 +97,13 @@ class Uniform:
         """The next rows with the epoch they are drawn in."""
         out: list[tuple[int, int]] = []
         while len(out) < count and (left := self.remaining):
-            take = min(count - len(out), left)
-            out += [(int(r), self.epoch) for r in self.order[self.place : self.place + take]]
-            self.place += take
+            out += [(row, self.epoch) for row in self.take(min(count - len(out), left)).tolist()]
         return out
+
+    def take(self, count: int) -> np.ndarray:
+        """The next `count` rows of the running epoch, which has as many left."""
+        self.place += count
+        return self.order[self.place - count : self.place]
 
     def prompts(self, rows: Sequence[tuple[int, int]]) -> list[Prompt]:
         return [dataclasses.replace(self.source[row], occurrence=epoch, row=row) for row, epoch in rows]
@@ -77,8 +112,17 @@ class Uniform:
         for each in self.filters:
             each.observe(groups)
 
+    def forget(self) -> None:
+        """Filters begin anew; epochs are counted on. What remains of the running epoch keeps its order."""
+        for each in self.filters:
+            each.forget()
+
     def metrics(self) -> dict[str, float]:
-        out = {"epoch": self.epoch + self.place / max(1, len(self.order))}
+        """`epoch` with its part done; under filters the prompts of the running epoch, and those left out of it."""
+        size = len(self.order)
+        out = {"epoch": self.epoch + self.place / max(1, size)}
+        if self.filters:
+            out |= {"curriculum/pool": float(size), "curriculum/dropped": float(len(self.source) - size)}
         for each in self.filters:
             out |= each.metrics()
         return out

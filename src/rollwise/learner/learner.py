@@ -260,6 +260,12 @@ class Learner:
             schedule_updates=self.config.schedule_updates,
         )
 
+    def reset(self) -> None:
+        """The optimizer's moments begin anew, the critic's with them; weights, counters and learning rate go on."""
+        self.optimizer.forget()
+        if self.critic is not None:
+            self.critic.optimizer.forget()
+
     def state_dict(self) -> dict[str, Any]:
         """The optimizer's counters and moments, and the critic's state."""
         critic = None if self.critic is None else self.critic.state_dict()

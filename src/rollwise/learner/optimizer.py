@@ -34,6 +34,10 @@ class Optimizer:
         self.skipped = 0
         self.skipped_in_a_row = 0
 
+    def forget(self) -> None:
+        """The moments begin anew; counters, and with them the learning rate, go on."""
+        self.adamw.state.clear()
+
     def zero_grad(self) -> None:
         self.adamw.zero_grad(set_to_none=False)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from rollwise.errors import UserError, nearest
-from rollwise.methods import arpo, base_algorithms, dapo, grpo, per, pilot_commit, popo
+from rollwise.methods import arpo, base_algorithms, dapo, grpo, mopps, per, pilot_commit, popo, srpo
 from rollwise.methods.base import Method
 
-MODULES = (grpo, dapo, popo, per, arpo, base_algorithms, pilot_commit)
+MODULES = (grpo, dapo, popo, per, arpo, base_algorithms, pilot_commit, srpo, mopps)
 METHODS: dict[str, Method] = {m.name: m for module in MODULES for m in module.METHODS}
 
 
