@@ -321,8 +321,10 @@ def test_micro_batches_hold_every_row_once_and_keep_their_bound(max_tokens: int)
 
 def test_mini_batches_keep_groups_whole_and_sizes_even() -> None:
     batch = [
-        Row(rollout=None, credit=Credit(advantage=0.0), role=Role.fresh, unit=u) for u in range(7) for _ in range(3)
-    ]  # type: ignore[arg-type]
+        Row(rollout=None, credit=Credit(advantage=0.0), role=Role.fresh, unit=u)  # type: ignore[arg-type]
+        for u in range(7)
+        for _ in range(3)
+    ]
     plan = mini_batches(batch, 3, seed=0, step=1, epoch=0)
     assert sorted(i for part in plan for i in part) == list(range(21))
     assert sorted(len(part) for part in plan) == [6, 6, 9]

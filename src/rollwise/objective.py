@@ -133,7 +133,7 @@ def value_loss(
     plain = (value_RT - returns_RT) ** 2
     if clip is None:
         return 0.5 * plain, torch.zeros_like(plain, dtype=torch.bool)
-    bounded = (old_RT + (value_RT - old_RT).clamp(-clip, clip) - returns_RT) ** 2
+    bounded = (value_RT.clamp(old_RT - clip, old_RT + clip) - returns_RT) ** 2
     return 0.5 * torch.maximum(plain, bounded), (bounded > plain).detach()
 
 
