@@ -51,6 +51,13 @@ SMALL: Tree = {
 }
 
 
+def acting(method: str) -> Tree:
+    """What a run of a few steps needs for the replay of a method to act in it."""
+    if "stale" in method:
+        return {"replay.min_age": 2}
+    return {"replay.warmup_steps": 1} if "per" in method.split("-") else {}
+
+
 @pytest.fixture
 def train(tmp_path: Path) -> Callable[..., Finished]:
     """`train('popo', {'a.b': 1}, name='x')`: a few steps on the bundled starter with several groups a step."""

@@ -17,6 +17,7 @@ from rollwise.evaluate import pass_at_k
 from rollwise.methods import METHODS, method_names
 from rollwise.records import Group, Outcome, Prompt, Request, StopReason, Verdict, VerdictKind
 from rollwise.tasks.sort_digits import SortDigits
+from tests.conftest import acting
 from tests.samples import group
 
 Train = Callable[..., Any]
@@ -42,7 +43,7 @@ def recount(run: Any) -> dict[str, list[int]]:
 
 @pytest.mark.parametrize("method", method_names())
 def test_ledger_balances_after_every_step_and_equals_a_recount(train: Train, method: str) -> None:
-    run = train(method, {"log.rollouts": True, "replay.min_age": 1} if "stale" in method else {"log.rollouts": True})
+    run = train(method, {"log.rollouts": True, **acting(method)})
     counted = recount(run)
     rollouts = tokens = 0
     for step in run.steps:

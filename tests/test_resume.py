@@ -21,7 +21,7 @@ from rollwise.config import build, merge, nest
 from rollwise.console import Console
 from rollwise.errors import UserError
 from rollwise.methods import method_names
-from tests.conftest import Finished
+from tests.conftest import Finished, acting
 
 Train = Callable[..., Any]
 
@@ -46,9 +46,7 @@ def without_settings(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("method", method_names())
 def test_a_run_stopped_and_resumed_is_the_run_never_stopped(train: Train, method: str) -> None:
-    more = {"eval.every": 2, "log.rollouts": True}
-    if "stale" in method:
-        more["replay.min_age"] = 2
+    more = {"eval.every": 2, "log.rollouts": True, **acting(method)}
     whole = train(method, {**more, "budget.steps": 6}, name="whole")
     train(method, {**more, "budget.steps": 3}, name="cut")
     cut = again(whole.folder.parent / "cut", budget__steps=6)

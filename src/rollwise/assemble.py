@@ -242,7 +242,6 @@ def replay_capacity(config: RunConfig) -> int:
 
 
 def _replay(config: RunConfig) -> Any:
-    from rollwise.replay.recent import RecentGroups
     from rollwise.replay.simple import NoReplay
     from rollwise.replay.success import SuccessReplay
 

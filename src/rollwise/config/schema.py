@@ -132,7 +132,6 @@ class ReplayConfig:
     capacity: int | None = key(
         None, "groups stored (rollouts: rollouts); null: capacity_batches x prompts_per_step, rollouts: 30000", gt=0
     )
-    capacity: int | None = key(None, "groups stored; null: capacity_batches x prompts_per_step", gt=0)
     capacity_batches: int | None = key(None, "batches stored; null: min_age + 8 if min_age else 1", gt=0)
     admit: Literal["informative", "any"] = key("informative", "which fresh groups are stored, and which may be drawn")
     order: Literal["newest", "kl"] = key("newest", "draw the newest first, or the nearest to the current policy by KL")

@@ -23,4 +23,4 @@ def weighted_draw(log_weight: np.ndarray, count: int, generator: np.random.Gener
 
 def log_priority(strength: np.ndarray, *, alpha: float, eps: float) -> np.ndarray:
     """Logarithm of (strength + eps)^alpha, float64 [n]; strength >= 0 (arXiv 2606.04560, section 5.1)."""
-    return alpha * np.log(strength + eps)  # type: ignore[no-any-return]
+    return alpha * np.log(strength + eps)

@@ -234,4 +234,5 @@ def _key(rollout: Rollout) -> tuple[str, int]:
 
 
 def _magnitude(credit: Credit) -> float:
-    return float(np.mean(np.abs(credit.advantage)))
+    a = credit.advantage
+    return abs(a) if isinstance(a, float) else float(np.mean(np.abs(a)))
