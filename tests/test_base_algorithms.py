@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -140,6 +141,21 @@ def test_zeroed_rollouts_count_in_the_reduction_and_masked_ones_do_not(
     monkeypatch.setattr(SortDigits, "verify", cut)
     weights = {m: train("grpo", {**SHORT, "advantage.overlong": m}, name=m).weights() for m in ("keep", "zero", "mask")}
     assert len(set(weights.values())) == 3
+
+
+def test_a_group_whose_only_spread_is_in_cut_rollouts_could_not_teach(
+    train: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = itertools.cycle([0.0, 1.0])
+
+    def in_turn(self: Any, text: str, answer: object, stop: StopReason) -> Verdict:
+        return Verdict(kind=VerdictKind.wrong, score=next(scores))
+
+    monkeypatch.setattr(SortDigits, "verify", in_turn)
+    run = train("grpo", {"sampling.max_completion_length": 1, "budget.steps": 2, "advantage.overlong": "zero"})
+    assert run.metric("frac_reward_zero_std") == [0.0, 0.0] and run.metric("completions/clipped_ratio") == [1.0, 1.0]
+    outcomes = {k: v["rollouts"] for k, v in run.ledger["outcomes"].items() if v["rollouts"]}
+    assert outcomes == {"dropped_hard": 48} and run.ledger["idle_steps"] == 2
 
 
 def test_the_soft_penalty_is_in_the_reward_and_nowhere_else(train: Train, batches: list[Any]) -> None:

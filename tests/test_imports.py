@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -116,8 +117,8 @@ def test_only_the_table_knows_methods() -> None:
 def test_the_loop_names_no_method() -> None:
     from rollwise.methods import method_names
 
-    text = (SRC / "loop.py").read_text().lower()
-    assert [m for m in method_names() if m in text] == []
+    words = set(re.findall(r"[a-z+-]+", (SRC / "loop.py").read_text().lower()))
+    assert [m for m in method_names() if m in words] == []
 
 
 @pytest.mark.parametrize("module", HEAVY_FREE)

@@ -72,7 +72,7 @@ class Ledger:
                 elif row is not None and row.unit in taught:
                     outcome = Outcome.trained
                 else:
-                    outcome = Outcome.surplus if group.informative else group.dead_outcome
+                    outcome = Outcome.surplus if row is None and group.informative else group.dead_outcome
                 self._book(outcome, rollout, step)
         for outcome, group in settled.outcomes:
             for rollout in group.rollouts:
