@@ -241,3 +241,19 @@ def test_splits_of_the_group(train: Train, method: str, pilots: int) -> None:
     groups = train(method, settings).groups()
     assert {len(g["rollouts"]) for g in groups if g["purpose"] == "pilot"} == {pilots}
     assert {len(g["rollouts"]) for g in groups if g["purpose"] == "commit"} == {16 - pilots}
+
+
+def test_solved_prompts_leave_the_epochs_after(train: Train) -> None:
+    """On a small data set without training: what was all right as a pilot is not piloted again, unless kept."""
+    settings = {**LIVELY, "learner.lr": 1e-12, "task_args.train_size": 16, "log.rollouts": True, "budget.steps": 6}
+    for method, again_ in (("pilot-commit", False), ("pilot-commit-keep", True)):
+        run = train(method, {**settings, "allocation.max_rounds": 4}, name=method)
+        pilots = [(g["prompt"]["uid"], g) for g in run.groups() if g["purpose"] == "pilot"]
+        seen: dict[str, tuple[int, int]] = {}
+        later = []
+        for uid, g in pilots:
+            if uid in seen and g["prompt"]["occurrence"] > seen[uid][0] + 1:
+                later.append(uid)
+            if all(r["verdict"]["kind"] == "correct" for r in g["rollouts"]):
+                seen.setdefault(uid, (g["prompt"]["occurrence"], g["step"]))
+        assert seen and bool(later) == again_

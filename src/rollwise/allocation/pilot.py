@@ -122,7 +122,7 @@ class Pilot:
 
     def _draw(self, prompts: Prompts, count: int) -> list[Prompt]:
         """The next prompts of an epoch, and never of two."""
-        if self.epoch_over and 0 < self.left == prompts.remaining:
+        if 0 < self.left < self.pilot_prompts and prompts.remaining < self.pilot_prompts:
             prompts.next_epoch()
         left = prompts.remaining
         drawn = prompts.draw(min(count, left))

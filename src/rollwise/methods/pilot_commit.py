@@ -17,6 +17,7 @@ curriculum.retest_epochs.
 
 from rollwise.methods.base import Method
 from rollwise.methods.grpo import GRPO
+from rollwise.methods.per import PER
 
 PILOT_COMMIT = Method(
     name="pilot-commit",
@@ -81,5 +82,13 @@ METHODS = [
         replay__admit="informative",
         replay__order="newest",
         replay__short="keep",
+    ),
+    PILOT_COMMIT.variant(
+        "pilot-commit-per",
+        "stored rollouts of earlier groups, drawn by |advantage|, join the step's own",
+        differs="ours: PER's replay and objective (arXiv 2606.04560) behind Pilot-Commit",
+        objective__kind="behaviour",
+        objective__weight_cap=None,
+        **{key.replace(".", "__"): value for key, value in PER.settings.items() if key.startswith("replay.")},
     ),
 ]
