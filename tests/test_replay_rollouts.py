@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +20,9 @@ from rollwise.config import build
 from rollwise.errors import UserError
 from rollwise.learner.batching import mini_batches
 from rollwise.learner.learner import Learned, Learner
+from rollwise.learner.stats import TokenLog
 from rollwise.ledger import key
+from rollwise.objective import TokenStats
 from rollwise.records import Batch, Credit, Group, Placed, Role, Row, Verdict, VerdictKind
 from rollwise.replay.columns import pack_credits, pack_groups, unpack_credits, unpack_groups
 from rollwise.replay.draw import log_priority, weighted_draw
@@ -484,6 +487,24 @@ def test_all_replayed_tokens_without_gradient(train: Train) -> None:
     tight = train("per", {**WARM, "objective.clip_low": 0.0, "objective.clip_high": 0.0}, name="tight")
     assert {v for v in free.metric("replay/zero_grad_frac") if v is not None} == {0.0}
     assert max(v for v in tight.metric("replay/zero_grad_frac") if v is not None) > 0.2
+
+
+def test_shares_of_replayed_tokens_without_gradient() -> None:
+    """Clipped, weighted 0, of a row with advantage 0 in its pass, and of a row left out: counted here by hand."""
+    member = group(1).rollouts[0]  # two tokens
+    rows = [
+        Row(rollout=member, credit=Credit(advantage=a), role=role, unit=i, age=1)
+        for i, (a, role) in enumerate([(1.0, Role.replay), (0.0, Role.replay), (1.0, Role.fresh), (1.0, Role.replay)])
+    ]
+    clipped = torch.tensor([[True, False], [False, False], [True, True], [False, False]])
+    weight = torch.tensor([[1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [0.0, 1.0]])
+    mask = torch.tensor([[True, True], [True, True], [True, True], [True, False]])
+    for removes, lost in ((True, 1 + 2 + 1), (False, 2 + 1)):
+        log = TokenLog(clip_removes=removes)
+        log.tokens(rows, mask, torch.zeros(4, 2), torch.zeros(4, 2), TokenStats(weight=weight, clipped=clipped))
+        assert log.metrics()["replay/zero_grad_frac"] == pytest.approx(lost / 5)
+        log.left_out(rows[1:3])
+        assert log.metrics()["replay/zero_grad_frac"] == pytest.approx((lost + 2) / 7), "fresh rows are not counted"
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def of_tasks(groups: Sequence[Group], tasks: Sequence[str]) -> dict[str, float]:
 
 def of_batch(placed: Sequence[Placed], batch: Batch, slots: int) -> dict[str, float]:
     """Of the composed batch. replay/share is over its rows, replay/filled the share of slots with reward variance;
-    replay/groups counts seats, a single replayed rollout as one."""
+    replay/groups counts seats, a single replayed rollout as one; single rollouts fill no slot."""
     old = [p for p in placed if p.role is Role.replay]
     replayed = sum(r.role is Role.replay for r in batch.rows)
     return {

@@ -177,8 +177,8 @@ def _check_replay(config: RunConfig, source: str) -> None:
     replay = config.replay
     if replay.kind == "success" and config.allocation.kind != "fixed":
         raise UserError(
-            f"{source}: replay.kind is success with allocation.kind {config.allocation.kind}, which drops the groups it "
-            "mends; set allocation.kind=fixed"
+            f"{source}: replay.kind is success with allocation.kind {config.allocation.kind}, which drops the groups "
+            "it mends; set allocation.kind=fixed"
         )
     if replay.kind != "rollouts":
         return
@@ -188,13 +188,14 @@ def _check_replay(config: RunConfig, source: str) -> None:
     alone = {"group": advantage.scale != "batch", "rloo": advantage.kl_in_reward == 0}
     if replay.composition == "pool" and not alone.get(advantage.kind, False):
         raise UserError(
-            f"{source}: replay.composition is pool, which needs advantages before the batch is made, with advantage.kind "
-            f"{advantage.kind} over the batch or with its log-probs; set advantage.kind=group and advantage.scale=std"
+            f"{source}: replay.composition is pool, which needs advantages before the batch is made, with "
+            f"advantage.kind {advantage.kind} over the batch or with its log-probs; set advantage.kind=group and "
+            "advantage.scale=std"
         )
     if replay.entries == "rollouts" and config.objective.reduction == "prompt":
         raise UserError(
-            f"{source}: objective.reduction is prompt, which gives a single replayed rollout the weight of a group; set "
-            "objective.reduction=token or replay.entries=groups"
+            f"{source}: objective.reduction is prompt, which gives a single replayed rollout the weight of a group; "
+            "set objective.reduction=token or replay.entries=groups"
         )
 
 

@@ -126,8 +126,8 @@ class ReplayConfig:
     kind: Literal["none", "filter", "recent", "hybrid", "rollouts", "success"] = key(
         "none",
         "none: the batch as generated; filter: without dead groups; recent: dead groups replaced from a FIFO; hybrid: "
-        "from a FIFO and a reservoir; rollouts: no dead groups, and stored rollouts drawn by priority; success: a stored "
-        "success put into a group that is all wrong",
+        "from a FIFO and a reservoir; rollouts: no dead groups, and stored rollouts drawn by priority; success: a "
+        "stored success put into a group that is all wrong",
     )
     capacity: int | None = key(
         None, "groups stored (rollouts: rollouts); null: capacity_batches x prompts_per_step, rollouts: 30000", gt=0
@@ -136,8 +136,8 @@ class ReplayConfig:
     admit: Literal["informative", "any"] = key("informative", "which fresh groups are stored, and which may be drawn")
     order: Literal["newest", "kl"] = key("newest", "draw the newest first, or the nearest to the current policy by KL")
     min_age: int = key(0, "steps a stored group must have aged before it may be drawn", ge=0)
-    max_age: int | None = key(None, "drop a stored group when it is older than this many steps", gt=0)
-    max_uses: int | None = key(None, "drop a stored group once it was replayed this often", gt=0)
+    max_age: int | None = key(None, "drop what is stored when it is older than this many steps", gt=0)
+    max_uses: int | None = key(None, "drop what is stored once it was replayed this often", gt=0)
     short: Literal["keep", "drop"] = key("keep", "slots that cannot be filled: keep dead groups there, or shrink")
     reservoir_capacity: int | None = key(None, "hybrid: groups in the reservoir; null: 4 x prompts_per_step", gt=0)
     reservoir_share: float = key(0.25, "hybrid: share of the empty slots filled from the reservoir", ge=0, le=1)

@@ -121,7 +121,7 @@ class Learner:
         learned = Learned(prox=known.prox, reference=known.reference)
         live = [self._matters(r) for r in rows]
         learned.idle = not any(live)
-        log = TokenLog()
+        log = TokenLog(clip_removes=self.objective.kind != "cispo")
         before = self.updates
         plan = [
             part

@@ -21,7 +21,8 @@ class TokenLog:
     compare trainer and sampler.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, clip_removes: bool = True) -> None:
+        self.clip_removes = clip_removes  # whether a clipped token has lost its gradient, or only had its ratio bounded
         self._losses: list[float] = []
         self._norms: list[float] = []
         self._clipped = {Role.fresh: 0.0, Role.replay: 0.0}
@@ -59,7 +60,10 @@ class TokenLog:
             self._tokens[role] += int(chosen.sum())
             self._clipped[role] += float((stats.clipped & chosen).sum())
         still = torch.tensor([not r.credit.teaches for r in rows], device=mask.device)[:, None]
-        self._idle += int(((stats.clipped | (stats.weight == 0) | still) & mask & replay).sum())
+        lost = (stats.weight == 0) | still
+        if self.clip_removes:
+            lost = lost | stats.clipped
+        self._idle += int((lost & mask & replay).sum())
         old = mask & aged
         if bool(old.any()):
             self._logw.append((prox - behaviour)[old].double().cpu().numpy())
