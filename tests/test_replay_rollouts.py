@@ -28,6 +28,7 @@ from rollwise.replay.columns import pack_credits, pack_groups, unpack_credits, u
 from rollwise.replay.draw import log_priority, weighted_draw
 from rollwise.replay.rollouts import RolloutReplay
 from tests.samples import group
+from tests.test_resume import again
 
 Train = Callable[..., Any]
 # Lengths at which about half of the starter's groups are mixed.
@@ -240,6 +241,19 @@ def test_the_pool_holds_as_many_as_fresh_and_draw_together() -> None:
 
 def own_seats(groups: list[Group]) -> list[Placed]:
     return [Placed(group=g, role=Role.fresh) for g in groups]
+
+
+def test_the_pool_asks_no_log_probs_of_what_was_born_before() -> None:
+    """A group that the allocation held was drawn by an earlier policy: it keeps the sampler's log-probs."""
+    s = store(composition="pool")
+    s.store(seats([mixed(i) for i in range(30)]), step=1)
+    held = mixed(50, step=1)
+    placed = s.compose([held], 1, 2, nothing)
+    assert len([p for p in placed if p.role is Role.fresh]) < 4
+    s.store(seats([held]), step=2)
+    new = s.seats[-4:]
+    assert all(r.birth_logprobs is None for p in new for r in p.group.rollouts)
+    assert s.table["birth"][-4:].tolist() == [1] * 4
 
 
 def test_during_warm_up_the_pool_is_all_that_is_fresh() -> None:
@@ -474,6 +488,14 @@ def test_the_pool_books_what_it_leaves_out_as_surplus(train: Train) -> None:
         before = Counter(outcomes)
     assert before["surplus"] > 0
     assert run.ledger["replayed"]["rollouts"] == sum(run.metric("replay/rollouts"))
+
+
+def test_a_buffer_that_is_not_restored_would_be_seen(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = train("per", WARM, name="whole")
+    train("per", {**WARM, "budget.steps": 4}, name="cut")
+    monkeypatch.setattr(RolloutReplay, "load_state_dict", lambda self, state: None)
+    cut = again(whole.folder.parent / "cut", budget__steps=6)
+    assert cut.weights() != whole.weights()
 
 
 def test_one_step_of_age(train: Train, batches: list[Any]) -> None:
