@@ -94,6 +94,16 @@ def test_which_groups_evict(on: Any, purpose: Purpose, leaves: bool) -> None:
     assert f.keep(np.arange(2), 1).tolist() == ([1] if leaves else [0, 1])
 
 
+def test_what_one_epoch_settled_the_next_does_not_undo() -> None:
+    """Two epochs in one step: solved in the first, mixed in the second, seen together."""
+    for f in (DropSolved(1), Evict(1, at=1.0, on="any", retest=None)):
+        f.observe([judged(drawn(0, 0), "++"), judged(drawn(0, 1), "+-")])
+        assert f.keep(np.arange(1), 2).tolist() == []
+    f = Evict(1, at=1.0, on="any", retest=1)
+    f.observe([judged(drawn(0, 0), "++"), judged(drawn(0, 1), "+-")])
+    assert f.keep(np.arange(1), 2).tolist() == [0], "on probation the newest draw decides"
+
+
 def test_the_threshold_is_reached_not_passed() -> None:
     f = Evict(4, at=0.75, on="any", retest=None)
     f.observe([judged(drawn(i, 0), marks) for i, marks in enumerate(("+++-", "++--", "+++-?", "????"))])
@@ -128,17 +138,15 @@ def test_a_pool_that_is_all_out_waits_for_the_retest_or_is_empty() -> None:
         assert u.metrics()["curriculum/pool"] == left
 
 
-def test_a_prompt_drawn_across_an_epoch_is_judged_one_epoch_later() -> None:
+def test_the_last_prompts_of_an_epoch_are_judged_though_the_next_has_begun() -> None:
     u = Uniform(Numbers(5), seed=0, filters=[DropSolved(5)])
     first = u.draw(3)
     u.observe([judged(p, "+-") for p in first])
     second = u.draw(3)  # the last two of epoch 0 and one of epoch 1
     assert [p.occurrence for p in second] == [0, 0, 1]
-    u.observe([judged(p, "++") for p in second])
-    rest = u.draw(4)
-    assert {p.row for p in rest} | {second[2].row} == set(range(5)), "epoch 1 had begun with all"
-    u.observe([judged(p, "+-") for p in rest if p.row not in {p.row for p in second}])
-    assert u.remaining == 2 and u.metrics()["curriculum/dropped"] == 3
+    u.observe([judged(p, "++") for p in second[:2]] + [judged(second[2], "+-")])
+    rest = {p.row for p in u.draw(5) if p.occurrence == 1}
+    assert rest == {0, 1, 2, 3, 4} - {p.row for p in second}
 
 
 # --- properties of all of them ----------------------------------------------------------------------------------------
@@ -303,31 +311,28 @@ def test_uniforms_are_uniform_and_apart() -> None:
 # --- through the real loop --------------------------------------------------------------------------------------------
 
 
-def pools_by_hand(run: Any, size: int, leaves: Callable[[int, int], bool]) -> list[tuple[set[int], set[int]]]:
-    """For every epoch but the last: what was drawn in it, and what should have been: `leaves(drawn in, epoch)` says
-    whether a prompt solved by its newest draw before the epoch began is out of it."""
-    draws: dict[int, dict[int, int]] = defaultdict(dict)  # epoch: row: step
+def check_pools(run: Any, size: int, leaves: Callable[[dict[int, bool], int], bool]) -> list[set[int]]:
+    """Rows of every epoch but the last, each checked: drawn, unless `leaves(solved by epoch, epoch)` of its draws in
+    earlier epochs and steps. What a step draws of a new epoch, it draws before its own groups are seen."""
+    drawn: dict[int, dict[int, int]] = defaultdict(dict)  # epoch: row: step
     solved: dict[tuple[int, int], bool] = {}
     for g in run.groups():
         row, epoch = g["prompt"]["row"], g["prompt"]["occurrence"]
-        assert row not in draws[epoch], "once an epoch"
-        draws[epoch][row] = g["step"]
+        assert row not in drawn[epoch], "once an epoch"
+        drawn[epoch][row] = g["step"]
         solved[row, epoch] = {r["verdict"]["kind"] for r in g["rollouts"]} == {"correct"}
-    out = []
-    for epoch in sorted(draws)[:-1]:
-        begin = min(draws[epoch].values())
-        newest = {row: e for e in sorted(draws) for row, step in draws[e].items() if step < begin}
-        gone = {row for row, e in newest.items() if solved[row, e] and leaves(e, epoch)}
-        out.append((set(draws[epoch]), set(range(size)) - gone))
-    return out
+    for epoch in sorted(drawn)[:-1]:
+        for row in range(size):
+            step = drawn[epoch].get(row, 10**9)
+            seen = {e: solved[row, e] for e in sorted(drawn) if e < epoch and drawn[e].get(row, 10**9) < step}
+            assert leaves(seen, epoch) is (row not in drawn[epoch]), (row, epoch)
+    return [set(drawn[epoch]) for epoch in sorted(drawn)[:-1]]
 
 
 def test_srpo_drops_what_an_epoch_solved(train: Train) -> None:
     run = train("srpo", {"task_args.train_size": 24, "budget.steps": 14, "log.rollouts": True})
-    pools = pools_by_hand(run, 24, lambda drawn_in, epoch: drawn_in < epoch)
-    assert len(pools) > 2 and len(pools[-1][1]) < 24
-    for drawn_rows, expected in pools:
-        assert drawn_rows == expected
+    pools = check_pools(run, 24, lambda seen, epoch: any(seen.values()))
+    assert len(pools) > 2 and len(pools[-1]) < 24
     assert run.metric("curriculum/pool")[-1] + run.metric("curriculum/dropped")[-1] == 24
 
 
@@ -344,12 +349,25 @@ def test_a_run_whose_prompts_are_all_solved_ends_and_says_so(train: Train, monke
 def test_evicted_prompts_come_back_once_on_probation(train: Train) -> None:
     more = {"curriculum.evict_at": 1.0, "curriculum.evict_on": "any", "curriculum.retest_epochs": 1}
     run = train("grpo", {**more, "task_args.train_size": 12, "budget.steps": 14, "log.rollouts": True})
-    pools = pools_by_hand(run, 12, lambda drawn_in, epoch: drawn_in == epoch - 1)
-    assert len(pools) > 3 and min(len(p) for p, _ in pools) < 12
-    for drawn_rows, expected in pools:
-        assert drawn_rows == expected
-    gone = [set(range(12)) - p for p, _ in pools]
+    pools = check_pools(run, 12, lambda seen, epoch: seen.get(epoch - 1, False))
+    assert len(pools) > 3
+    gone = [set(range(12)) - pool for pool in pools]
     assert any(gone[i] - gone[i + 1] for i in range(len(gone) - 1)), "some came back"
+
+
+def test_pilots_that_are_solved_leave_for_good(train: Train) -> None:
+    run = train("pilot-commit", {"task_args.train_size": 90, "budget.steps": 12, "log.rollouts": True})
+    pilots = [g for g in run.groups() if g["purpose"] == "pilot"]
+    solved: dict[int, int] = {}  # row: step of the pilot that evicts it
+    later = 0
+    for g in pilots:
+        row = g["prompt"]["row"]
+        assert not solved.get(row, 10**9) < g["step"], "evicted, and drawn in a later step"
+        later += g["prompt"]["occurrence"] > 0
+        if {r["verdict"]["kind"] for r in g["rollouts"]} == {"correct"}:
+            solved[row] = g["step"]
+    assert later > 20 and len(solved) > 5
+    assert run.metric("curriculum/dropped")[-1] > 0
 
 
 @pytest.mark.parametrize("method", ["mopps", "mopps-popo"])

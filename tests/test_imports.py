@@ -50,7 +50,7 @@ HEAVY_FREE = [
     "cli.main",
     "config",
     "records",
-    "curriculum.uniform",
+    "curriculum.make",
     "allocation.dynamic",
     "replay.recent",
     "replay.hybrid",

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollwise import checkpoint, run
-from rollwise.assemble import load_tasks, resolve
+from rollwise.assemble import _replay, load_tasks, resolve
 from rollwise.config import build, data_sets, dump_yaml, merge, nest, read_yaml, title
 from rollwise.config.schema import MoppsConfig, StageConfig, TaskConfig, UntilConfig
 from rollwise.console import Console
@@ -426,6 +426,18 @@ def test_a_reset_left_out_would_be_seen(mixed: Callable[..., Finished], monkeypa
     assert moments.weights() != whole.weights()
     kept = [*STAGES[:2], {**STAGES[2], "reset": ["history", "optimizer"]}]
     assert mixed("popo", {**more, "curriculum.stages": kept}, name="stored").weights() != whole.weights()
+
+
+@pytest.mark.parametrize("method", ["popo-hybrid", "per", "arpo"])
+def test_every_store_can_begin_anew(mixed: Callable[..., Finished], method: str) -> None:
+    stages: list[Tree] = [{"until": {"steps": 3}}, {"reset": ["replay"]}]
+    more: Tree = {"curriculum.stages": stages, "replay.warmup_steps": 0, "budget.steps": 3}
+    done = mixed(method, more, name="switched")
+    state = checkpoint.load(done.folder / "checkpoints" / "step_3")["loop"]["replay"]
+    other = mixed(method, {**more, "curriculum.stages": [], "budget.steps": 3}, name="whole")
+    kept = checkpoint.load(other.folder / "checkpoints" / "step_3")["loop"]["replay"]
+    assert not same(state, kept), "something had been stored"
+    assert same(state, _replay(build(read_yaml(done.folder / "config.yaml"))).state_dict())
 
 
 def test_mopps_over_filters_keeps_tasks_apart(mixed: Callable[..., Finished]) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rollwise.config import RunConfig, build, data_sets, expand_aliases, merge, nest
+from rollwise.config import RunConfig, build, data_sets, expand_aliases, merge, named, nest
 from rollwise.config.pilot import optimizer_updates, pilot_prompts, pilot_rollouts
 from rollwise.errors import UserError, nearest
 from rollwise.methods import method
@@ -60,18 +60,18 @@ def _defaults_of_tasks(user: Tree, source: str) -> Tree:
         if name not in task_names():
             raise UserError(f"{source}: unknown task '{name}'; {nearest(name, task_names())}")
     base: Tree = starter_recipe(task) if starter else {}
-    if not given.tasks and not any(stage.tasks for stage in given.curriculum.stages):
+    if not named(given):
         return base
     base.pop("task_args", None)
     args = {name: starter_recipe(name).get("task_args", {}) if starter else {} for name in set(tasks)}
-    named = {name: {"task": entry.task, "args": args[str(entry.task)]} for name, entry in sets.items()}
-    return {**base, "task": task, "tasks": named}
+    filled = {name: {"task": entry.task, "args": args[str(entry.task)]} for name, entry in sets.items()}
+    return {**base, "task": task, "tasks": filled}
 
 
 def load_tasks(config: RunConfig) -> dict[str, Task]:
     """The data sets of a run by name, which is also the `task` of their prompts where there are several."""
     starter = config.model == "starter"
-    if not config.tasks:
+    if not named(config):
         return {config.task: make_task(config.task, config.task_args, starter=starter)}
     out: dict[str, Task] = {}
     for name, entry in data_sets(config).items():

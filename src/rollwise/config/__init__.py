@@ -26,7 +26,7 @@ from rollwise.config.schema import (
     RunConfig,
     key,
 )
-from rollwise.config.tasks import data_sets, title
+from rollwise.config.tasks import data_sets, named, title
 
 __all__ = [
     "ALIASES",
@@ -43,6 +43,7 @@ __all__ = [
     "key",
     "leaves",
     "merge",
+    "named",
     "nest",
     "parse_override",
     "read_yaml",

@@ -244,7 +244,7 @@ class LearnerConfig:
 class EvalConfig:
     every: int | None = key(10, "evaluate after every so many steps; null: only at start and end", gt=0)
     every_rollouts: int | None = key(None, "also after the step that crosses each multiple of this", gt=0)
-    prompts: int = key(512, "held-out prompts", gt=0)
+    prompts: int = key(512, "held-out prompts, of each task", gt=0)
     samples: int = key(1, "completions per prompt", gt=0)
     temperature: float = key(1.0, "0 is greedy", ge=0)
     top_p: float = key(1.0, "nucleus mass", gt=0, le=1)

@@ -11,13 +11,17 @@ from rollwise.errors import UserError
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
+def named(config: RunConfig) -> bool:
+    """Whether data sets are given by name, in `tasks` or in a stage."""
+    return bool(config.tasks) or any(stage.tasks for stage in config.curriculum.stages)
+
+
 def data_sets(config: RunConfig) -> dict[str, TaskConfig]:
     """Every data set of the run by name, its task filled in: those of `tasks` and those that only a stage names; with
     neither, `task` alone."""
-    named = [name for stage in config.curriculum.stages for name in stage.tasks]
-    names = dict.fromkeys([*config.tasks, *named])
-    if not names:
+    if not named(config):
         return {config.task: TaskConfig(task=config.task, args=config.task_args)}
+    names = dict.fromkeys([*config.tasks, *(name for stage in config.curriculum.stages for name in stage.tasks)])
     given = {name: config.tasks.get(name) or TaskConfig() for name in names}
     return {name: dataclasses.replace(entry, task=entry.task or name) for name, entry in given.items()}
 
@@ -31,7 +35,7 @@ def check_tasks(config: RunConfig, source: str) -> None:
     """Tasks, stages and filters that are each legal and together are not. Raises UserError."""
     curriculum = config.curriculum
     sets = data_sets(config)
-    if config.task_args and set(sets) != {config.task}:
+    if config.task_args and named(config):
         raise UserError(f"{source}: task_args is for a single task; give tasks.{next(iter(sets))}.args")
     for name in sets:
         if not NAME.fullmatch(name):

@@ -1,8 +1,7 @@
 """Which prompts come again: decided between epochs, from what their fresh rollouts showed.
 
-Both filters file what they see under the epoch in which the prompt was drawn. A prompt drawn at the very end of an
-epoch, by a step that already runs into the next, is seen after that next epoch has begun: it is in it once more, and is
-judged when that one ends.
+Both filters file what they see under the epoch in which the prompt was drawn. A step may run from the end of an epoch
+into the next before its groups are seen: what it has already drawn of the next epoch stays, the rest is filtered anew.
 """
 
 from __future__ import annotations
@@ -43,6 +42,7 @@ class DropSolved:
             if epoch < self.epoch[row]:
                 continue  # the rest of an earlier draw says nothing of the newest one
             if epoch > self.epoch[row]:
+                self.dropped[row] |= self.right[row] == self.scored[row] > 0
                 self.epoch[row], self.right[row], self.scored[row] = epoch, 0, 0
             self.right[row] += sum(r.correct for r in group.rollouts)
             self.scored[row] += sum(r.scored for r in group.rollouts)
@@ -100,7 +100,10 @@ class Evict:
         for group in groups:
             if group.purpose in self.purposes and any(r.scored for r in group.rollouts):
                 prompt = group.prompt
-                self.solved[prompt.row] = prompt.occurrence if group.pass_rate >= self.at else -1
+                if group.pass_rate >= self.at:
+                    self.solved[prompt.row] = prompt.occurrence
+                elif self.retest is not None:
+                    self.solved[prompt.row] = -1
 
     def keep(self, rows: np.ndarray, epoch: int) -> np.ndarray:
         solved = self.solved[rows]

@@ -23,7 +23,8 @@ Metric = Literal["accuracy", "reward", "mean_length"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plateau:
     """A metric has stopped rising: its mean over the last `window` steps has not been `min_gain` (in the metric's unit)
-    above the best such mean for `patience` steps. The first full window sets the first best."""
+    above the best such mean for `patience` steps. The first full window sets the first best; a step without any value
+    of the metric is passed over."""
 
     metric: Metric
     window: int

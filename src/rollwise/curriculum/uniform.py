@@ -111,6 +111,10 @@ class Uniform:
     def observe(self, groups: Sequence[Group]) -> None:
         for each in self.filters:
             each.observe(groups)
+        if self.filters and any(g.prompt.occurrence < self.epoch for g in groups):
+            # the step ran on into this epoch before the last groups of the one before were seen
+            drawn, ahead = np.split(self.order, [self.place])
+            self._order = np.concatenate([drawn, ahead[np.isin(ahead, self._let_in(self.epoch))]])
 
     def forget(self) -> None:
         """Filters begin anew; epochs are counted on. What remains of the running epoch keeps its order."""
