@@ -52,6 +52,7 @@ HEAVY_FREE = [
     "records",
     "curriculum.make",
     "allocation.dynamic",
+    "allocation.pilot",
     "replay.recent",
     "replay.hybrid",
     "replay.rollouts",

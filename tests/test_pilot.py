@@ -1,135 +1,26 @@
-"""The pilot allocation on its own: windows, costs, epochs, ages, bounds, and that no rollout is lost."""
+"""The pilot allocation on its own: windows, costs, epochs, ages and bounds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import comb
-from random import Random
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from rollwise.allocation.base import Prompts
-from rollwise.allocation.bounds import Bounds
 from rollwise.allocation.buffer import PilotBuffer
-from rollwise.allocation.dynamic import Dynamic
-from rollwise.allocation.pilot import Pilot
-from rollwise.config import build
 from rollwise.config.pilot import accepted, optimizer_updates, pilot_rollouts
 from rollwise.curriculum.mixture import Mixture
 from rollwise.curriculum.uniform import Uniform
-from rollwise.errors import UserError
-from rollwise.ledger import Ledger, key
+from rollwise.ledger import key
 from rollwise.records import (
-    Batch,
-    Credit,
     Group,
     Outcome,
     Prompt,
     Purpose,
     Request,
-    Role,
-    Rollout,
-    Row,
-    Sampling,
-    Settled,
-    StopReason,
-    Verdict,
-    VerdictKind,
 )
-
-IDS = np.array([1, 2], dtype=np.int32)
-LOGP = np.array([-0.5, -0.25], dtype=np.float32)
-Judge = Callable[[Prompt, int], str]  # (prompt, member) -> "right", "wrong" or "none"
-
-
-class Numbers:
-    def __init__(self, size: int) -> None:
-        self.size = size
-
-    def __len__(self) -> int:
-        return self.size
-
-    def __getitem__(self, index: int) -> Prompt:
-        return Prompt(uid=f"n:{index}", text=str(index))
-
-
-def member(prompt: Prompt, i: int, found: str, step: int) -> Rollout:
-    kind = {"right": VerdictKind.correct, "wrong": VerdictKind.wrong, "none": VerdictKind.infra_error}[found]
-    score = float(found == "right")
-    return Rollout(
-        group_uid=prompt.group_uid,
-        member=i,
-        prompt_ids=IDS,
-        completion_ids=IDS,
-        logprobs=LOGP,
-        sampling=Sampling(),
-        stop=StopReason.eos,
-        text="",
-        birth_step=step,
-        verdict=Verdict(kind=kind, score=score),
-        reward=float("nan") if found == "none" else score,
-    )
-
-
-def answered(requests: Sequence[Request], judge: Judge, step: int) -> list[Group]:
-    return [
-        Group(
-            uid=r.prompt.group_uid,
-            prompt=r.prompt,
-            rollouts=tuple(
-                member(r.prompt, m, judge(r.prompt, m), step) for m in range(r.first_member, r.first_member + r.count)
-            ),
-            purpose=r.purpose,
-        )
-        for r in requests
-    ]
-
-
-def pilot(**settings_: Any) -> Pilot:
-    over = {
-        "prompts": 2, "group_size": 6, "pilot_prompts": 5, "pilot_rollouts": 2, "p_lower": 0.125, "p_upper": 0.75,
-        "max_rounds": 10, "max_rollouts": None, "on_limit": "partial",
-        "capacity": None, "max_age": 4, "pick": "random", "seed": 0, **settings_,
-    }  # fmt: skip
-    bounds = Bounds(**{k: over.pop(k) for k in ("max_rounds", "max_rollouts", "on_limit")})
-    buffer = PilotBuffer(**{k: over.pop(k) for k in ("capacity", "max_age", "pick", "seed")})
-    return Pilot(**over, buffer=buffer, bounds=bounds)
-
-
-def mixed(prompt: Prompt, i: int) -> str:
-    return "right" if i % 2 else "wrong"
-
-
-def all_of(found: str) -> Judge:
-    return lambda prompt, i: found
-
-
-def one_step(
-    allocation: Pilot, source: Prompts, judge: Judge, step: int, room: int = 10**9
-) -> tuple[list[list[Request]], Settled]:
-    rounds = []
-    while requests := allocation.plan(source, room):
-        rounds.append(requests)
-        room -= sum(r.count for r in requests)
-        allocation.observe(answered(requests, judge, step))
-    return rounds, allocation.settle()
-
-
-def of(requests: Sequence[Request], purpose: Purpose) -> list[Request]:
-    return [r for r in requests if r.purpose is purpose]
-
-
-def rollouts(requests: Sequence[Request]) -> int:
-    return sum(r.count for r in requests)
-
-
-def lost(settled: Settled, outcome: Outcome) -> list[Group]:
-    return [g for o, g in settled.outcomes if o is outcome]
-
+from tests.pilots import Numbers, all_of, answered, lost, member, mixed, of, one_step, pilot, rollouts
 
 # --- numbers of the paper --------------------------------------------------------------------------------------------
 
@@ -406,204 +297,18 @@ def test_near_the_end_of_a_budget_pilots_are_drawn_as_far_as_commits_can_be_paid
     assert a.plan(Uniform(Numbers(100), seed=0), 5) == [] and a.bounds.limit == "the run's budget"
 
 
+def test_commits_alone_can_be_what_is_trained_on() -> None:
+    a, source = pilot(train_on="commit"), Uniform(Numbers(100), seed=0)
+    for step in (1, 2):
+        _, settled = one_step(a, source, mixed, step)
+        assert [[r.member for r in g.rollouts] for g in settled.groups] == [[2, 3, 4, 5]] * 2
+        spent = lost(settled, Outcome.pilot)
+        assert [(g.uid, [r.member for r in g.rollouts]) for g in spent] == [(g.uid, [0, 1]) for g in settled.groups]
+        assert {r.birth_step for g in settled.groups for r in g.rollouts} == {step}
+
+
 @pytest.mark.parametrize("on_limit,slots,stop", [("partial", 0, False), ("replay", 2, False), ("stop", 0, True)])
 def test_what_a_short_step_does(on_limit: str, slots: int, stop: bool) -> None:
     a = pilot(on_limit=on_limit, max_rounds=2)
     _, settled = one_step(a, Uniform(Numbers(100), seed=0), all_of("right"), 1)
     assert settled.slots == slots and bool(settled.stop) == stop and settled.note
-
-
-# --- accounting ------------------------------------------------------------------------------------------------------
-
-
-def book(ledger: Ledger, settled: Settled, step: int) -> None:
-    """A step's end, every handed group in the batch."""
-    rows = [
-        Row(rollout=r, credit=Credit(advantage=float(g.informative)), role=Role.fresh, unit=unit)
-        for unit, g in enumerate(settled.groups)
-        for r in g.rollouts
-    ]
-    ledger.settle(settled, Batch(rows=tuple(rows), step=step), step)
-
-
-def counts(ledger: Ledger) -> dict[str, int]:
-    return {o.value: c.rollouts for o, c in ledger.outcomes.items() if c.rollouts}
-
-
-@pytest.mark.parametrize("named_again", [True, False])
-def test_what_is_held_over_several_steps_is_held_once(named_again: bool) -> None:
-    """Whether or not a waiting group is named in each step; one member's verifier failed."""
-    p = Prompt(uid="a", text="x")
-    waiting = Group(
-        uid=p.group_uid, prompt=p, rollouts=tuple(member(p, m, ["right", "wrong", "none"][m], 1) for m in range(3))
-    )
-    ledger = Ledger()
-    ledger.generate([waiting])
-    for step in (1, 2, 3):
-        held = ((Outcome.held, waiting),) if step == 1 or named_again else ()
-        book(ledger, Settled(groups=(), slots=0, outcomes=held), step)
-        assert counts(ledger) == {"held": 2, "infra_error": 1} and ledger.balanced()
-    commits = tuple(member(p, m, "right", 4) for m in (3, 4))
-    ledger.generate([Group(uid=p.group_uid, prompt=p, rollouts=commits)])
-    union = Group(uid=p.group_uid, prompt=p, rollouts=(*waiting.rollouts, *commits))
-    book(ledger, Settled(groups=(union,), slots=1), 4)
-    assert counts(ledger) == {"trained": 4, "infra_error": 1} and ledger.balanced()
-    assert ledger.replayed.rollouts == 0
-
-
-def test_carried_groups_of_dynamic_sampling_are_held_once() -> None:
-    a = Dynamic(
-        prompts=1, group_size=2, bounds=Bounds(max_rounds=5, max_rollouts=None, on_limit="partial"), surplus="carry"
-    )
-    source, ledger = Uniform(Numbers(100), seed=0), Ledger()
-    a.prompts = 4
-    groups = answered(a.plan(source, 100), mixed, 1)
-    a.observe(groups)
-    a.prompts = 1
-    ledger.generate(groups)
-    for step, held in ((1, 6), (2, 4), (3, 2), (4, 0)):
-        assert step == 1 or a.plan(source, 100) == []
-        book(ledger, a.settle(), step)
-        assert counts(ledger) == {"trained": 8 - held, **({"held": held} if held else {})} and ledger.balanced()
-
-
-def luck(seed: int) -> Judge:
-    """Prompts of all kinds: dead ones, mixed ones, and verifiers that fail. A pure function of prompt and member."""
-
-    def judge(p: Prompt, i: int) -> str:
-        rate = Random(f"{seed}/{p.uid}").choice([0.0, 0.1, 0.5, 0.5, 0.9, 1.0])
-        coin = Random(f"{seed}/{p.group_uid}/{i}")
-        return "none" if coin.random() < 0.1 else "right" if coin.random() < rate else "wrong"
-
-    return judge
-
-
-plans = st.fixed_dictionaries(
-    {
-        "prompts": st.integers(1, 4),
-        "pilot_prompts": st.integers(1, 8),
-        "pilot_rollouts": st.integers(2, 4),
-        "commit_rollouts": st.integers(1, 4),
-        "max_rounds": st.integers(2, 5),
-        "max_age": st.integers(0, 3),
-        "capacity": st.one_of(st.none(), st.integers(1, 6)),
-        "pick": st.sampled_from(["random", "max_variance", "newest", "oldest"]),
-        "p_lower": st.sampled_from([0.0, 0.125, 0.5]),
-        "p_upper": st.sampled_from([0.5, 0.75, 1.0]),
-    }
-)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    plans, st.integers(1, 60), st.integers(0, 9), st.integers(20, 400), st.one_of(st.none(), st.integers(0, 20)),
-    st.lists(st.booleans(), min_size=8, max_size=8),
-)  # fmt: skip
-def test_every_rollout_has_one_outcome(
-    plan: dict[str, Any], size: int, seed: int, budget: int, spare: int | None, reloads: list[bool]
-) -> None:
-    """Through a real ledger, beside a twin that is saved and loaded now and then."""
-    commits = plan["commit_rollouts"]
-    given_ = {k: v for k, v in plan.items() if k != "commit_rollouts"} | {
-        "group_size": plan["pilot_rollouts"] + commits,
-        "seed": seed,
-        "max_rollouts": None
-        if spare is None
-        else spare + plan["pilot_prompts"] * plan["pilot_rollouts"] + plan["prompts"] * commits,
-    }
-    a, twin = pilot(**given_), pilot(**given_)
-    source, other = Uniform(Numbers(size), seed=seed), Uniform(Numbers(size), seed=seed)
-    judge, ledger, left = luck(seed), Ledger(), budget
-    generated: set[tuple[str, int]] = set()
-    final: dict[tuple[str, int], Outcome] = {}
-    for step, reload in enumerate(reloads, start=1):
-        if left < a.least:
-            break
-        if reload:
-            states = twin.state_dict(), other.state_dict()
-            twin, other = pilot(**given_), Uniform(Numbers(size), seed=seed)
-            twin.load_state_dict(states[0])
-            other.load_state_dict(states[1])
-        rounds = spent = 0
-        committed: list[str] = []
-        while requests := a.plan(source, left):
-            assert twin.plan(other, left) == requests
-            rounds += 1
-            left -= rollouts(requests)
-            spent += rollouts(requests)
-            groups = answered(requests, judge, step)
-            a.observe(groups)
-            twin.observe(answered(requests, judge, step))
-            ledger.generate(groups)
-            made = [key(r) for g in groups for r in g.rollouts]
-            assert len(set(made)) == len(made) and not generated & set(made)
-            generated |= set(made)
-            committed += [r.prompt.group_uid for r in of(requests, Purpose.commit)]
-        assert twin.plan(other, left) == []
-        assert rounds >= 1 and left >= 0 and rounds <= plan["max_rounds"]
-        assert given_["max_rollouts"] is None or spent <= given_["max_rollouts"]
-        settled, same = a.settle(), twin.settle()
-        assert repr(same) == repr(settled), "saving and loading anywhere is invisible"
-        assert len(settled.groups) <= plan["prompts"] and (len(settled.groups) == plan["prompts"]) != bool(settled.note)
-        assert sorted(g.uid for g in settled.groups) == sorted(committed) and len(set(committed)) == len(committed)
-        for g in settled.groups:
-            assert step - g.birth_step <= plan["max_age"]
-            assert [r.member for r in g.rollouts] == list(range(given_["group_size"]))
-        book(ledger, settled, step)
-        assert ledger.balanced() and min(c.rollouts for c in ledger.outcomes.values()) >= 0
-        ends = [(Outcome.trained, g) for g in settled.groups]
-        ends += [(o, g) for o, g in settled.outcomes if o is not Outcome.held]
-        for outcome, g in ends:
-            for r in g.rollouts:
-                assert key(r) not in final, "one end each"
-                final[key(r)] = outcome
-        held = {key(r) for g in lost(settled, Outcome.held) for r in g.rollouts}
-        assert not held & set(final) and held | set(final) == generated
-        assert plan["capacity"] is None or len(a.buffer) <= plan["capacity"]
-        scored_held = sum(r.scored for g in a.buffer.entries for r in g.rollouts)
-        assert ledger.outcomes[Outcome.held].rollouts == scored_held
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 99), st.integers(2, 8), st.integers(1, 6))
-def test_with_the_default_band_every_whole_group_is_mixed(seed: int, pilots: int, commits: int) -> None:
-    a = pilot(group_size=pilots + commits, pilot_rollouts=pilots, prompts=3, pilot_prompts=9)
-    source = Uniform(Numbers(200), seed=seed)
-    for step in (1, 2, 3):
-        assert all(g.informative for g in one_step(a, source, luck(seed), step)[1].groups)
-
-
-def test_an_open_band_lets_dead_groups_through() -> None:
-    """The check above can fail."""
-    a = pilot(p_upper=1.0)
-    _, settled = one_step(a, Uniform(Numbers(50), seed=0), all_of("right"), 1)
-    assert settled.groups and not any(g.informative for g in settled.groups)
-
-
-def test_foreign_state_is_refused() -> None:
-    with pytest.raises(ValueError, match="state of allocation"):
-        pilot().load_state_dict({"carried": []})
-    with pytest.raises(ValueError, match="state of pilot buffer"):
-        pilot().load_state_dict({"step": 1, "left": 0, "buffer": {}})
-
-
-@pytest.mark.parametrize(
-    "tree,words",
-    [
-        ({"group_size": 2}, "2 pilot rollouts with group_size 2 leave none to commit; set group_size=3 or more"),
-        ({"allocation.pilot.rollouts": 8}, "8 pilot rollouts with group_size 8 leave none"),
-        ({"allocation.pilot.p_lower": 0.6}, "no pass rate of 2 pilot rollouts is within"),
-        ({"allocation.max_rounds": 1}, "allocation.max_rounds is 1; at least 2"),
-        ({"allocation.max_rollouts": 383}, "allocation.max_rollouts is 383; at least 384"),
-        ({"budget.rollouts": 7}, "budget.rollouts is 7; the first step needs 8"),
-    ],
-)
-def test_settings_under_which_nothing_could_be_committed(tree: dict[str, Any], words: str) -> None:
-    from rollwise.config import merge, nest
-
-    whole: dict[str, Any] = {"budget": {"steps": 1}, "allocation": {"kind": "pilot"}}
-    for dotted, value in tree.items():
-        whole = merge(whole, nest(dotted, value))
-    with pytest.raises(UserError) as error:
-        build(whole, "run.yaml")
-    assert words in str(error.value) and "\n" not in str(error.value)

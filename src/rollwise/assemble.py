@@ -170,7 +170,8 @@ def _learner_config(config: RunConfig) -> Any:
     pilot, size, updates = config.allocation.pilot, config.group_size, config.learner.updates_per_batch
     if config.allocation.kind == "pilot":
         pilots = pilot_rollouts(pilot.rollouts, pilot.share, size)
-        updates = optimizer_updates(updates, size, pilots, pilot.updates)
+        sized_by = "group" if pilot.train_on == "commit" else pilot.updates  # the commits alone are the batch then
+        updates = optimizer_updates(updates, size, pilots, sized_by)
     return replace(config.learner, updates_per_batch=updates)
 
 
@@ -225,6 +226,7 @@ def _allocation(config: RunConfig) -> Any:
         pilot_rollouts=pilot_rollouts(pilot.rollouts, pilot.share, size),
         p_lower=pilot.p_lower,
         p_upper=pilot.p_upper,
+        train_on=pilot.train_on,
         buffer=PilotBuffer(capacity=pilot.capacity, max_age=pilot.max_age, pick=pilot.pick, seed=config.seed),
         bounds=bounds,
     )

@@ -64,6 +64,7 @@ class Outcome(enum.StrEnum):
     dropped_hard = "dropped_hard"  # could not teach, otherwise; or a pilot below its band
     surplus = "surplus"  # informative, but more than the step had room for
     stale = "stale"  # held by the allocation until it was too old to use
+    pilot = "pilot"  # chose its prompt for more, and is not itself trained on
     truncated = "truncated"  # removed by overlong filtering
     infra_error = "infra_error"  # the verifier failed
     lost_at_epoch_end = "lost_at_epoch_end"  # held by the allocation when its epoch ended

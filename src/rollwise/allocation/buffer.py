@@ -54,8 +54,8 @@ class PilotBuffer:
     def take(self, count: int, *, step: int, round: int) -> list[Group]:
         """Remove and return the next `count`, or all if there are fewer. Random numbers from (seed, step, round)."""
         order = self._order(step, round)[:count]
-        taken = [self.entries[i] for i in order]
-        self.entries = [g for i, g in enumerate(self.entries) if i not in set(order)]
+        taken, chosen = [self.entries[i] for i in order], set(order)
+        self.entries = [g for i, g in enumerate(self.entries) if i not in chosen]
         return taken
 
     def _order(self, step: int, round: int) -> list[int]:

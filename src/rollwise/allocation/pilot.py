@@ -15,14 +15,16 @@ Where this differs from, or fills in, the paper and its released code:
 * Rounds, and rollouts if wished, are bounded, after which the step trains on what it has; the released code raises.
 * Near the end of a budget pilots are drawn only as far as their commits can be paid.
 * The pass rate is that of the pilot's scored members by their verdict; advantages use the reward. The pilots that
-  chose a prompt also count in its group's mean, which the paper does not discuss; the metrics show both pass rates.
+  chose a prompt also count in its group's mean, which draws that towards the band; the paper does not discuss it. The
+  metrics show both pass rates, and `train_on: commit` (ours) leaves the pilots out of the group; what is left can be
+  without variance.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from rollwise.allocation.base import Prompts
 from rollwise.allocation.bounds import NO_DATA, Bounds
@@ -44,6 +46,7 @@ class Pilot:
         pilot_rollouts: int,
         p_lower: float,
         p_upper: float,
+        train_on: Literal["group", "commit"],
         buffer: PilotBuffer,
         bounds: Bounds,
     ) -> None:
@@ -52,6 +55,7 @@ class Pilot:
         self.pilot_rollouts = pilot_rollouts
         self.commit_rollouts = group_size - pilot_rollouts
         self.p_lower, self.p_upper = p_lower, p_upper
+        self.train_on = train_on
         self.buffer = buffer
         self.bounds = bounds
         self.step = 1
@@ -139,8 +143,10 @@ class Pilot:
                 continue
             pilot = self.committing.pop(group.uid)
             self.used.append((pilot, group))
-            union = (*pilot.rollouts, *group.rollouts)
-            self.whole.append(dataclasses.replace(group, rollouts=union, purpose=Purpose.whole))
+            before = pilot.rollouts if self.train_on == "group" else ()
+            self.whole.append(dataclasses.replace(group, rollouts=(*before, *group.rollouts), purpose=Purpose.whole))
+            if not before:
+                self._leave(Outcome.pilot, [pilot])
 
     def _judge(self, pilot: Group) -> None:
         self.seen.append(pilot)

@@ -230,6 +230,11 @@ def _check_pilot(config: RunConfig, source: str) -> None:
             f"{source}: {pilots} pilot rollouts with group_size {config.group_size} leave none to commit; "
             f"set group_size={pilots + 1} or more"
         )
+    if pilot.train_on == "commit" and config.group_size - pilots < 2:
+        raise UserError(
+            f"{source}: allocation.pilot.train_on is commit, and {pilots} pilot rollouts leave one of group_size "
+            f"{config.group_size}; set group_size={pilots + 2} or more"
+        )
     if not accepted(pilots, pilot.p_lower, pilot.p_upper):
         raise UserError(
             f"{source}: no pass rate of {pilots} pilot rollouts is within allocation.pilot.p_lower {pilot.p_lower} "

@@ -101,6 +101,9 @@ class PilotConfig:
         "random", "which waiting prompts are committed first; max_variance takes the newest of equals"
     )
     capacity: int | None = key(None, "prompts that may wait, the oldest give way; null: as many as there are", gt=0)
+    train_on: Literal["group", "commit"] = key(
+        "group", "train on pilot and commit rollouts as one group, or on the commit rollouts alone"
+    )
     updates: Literal["group", "commit"] = key(
         "group", "mini-batches sized by the whole group, or by the commit rollouts, which makes more of them"
     )

@@ -15,6 +15,7 @@ OUTCOMES = {  # the names of `records.Outcome`, in words; kept in step by a test
     "dropped_hard": "no signal: all wrong",
     "surplus": "surplus",
     "stale": "too old to use",
+    "pilot": "pilots not trained on",
     "truncated": "truncated",
     "infra_error": "verifier failed",
     "lost_at_epoch_end": "lost at epoch end",
