@@ -249,6 +249,7 @@ def build(name: str, out: Path) -> dict[str, Any]:
         "start": measure(model, task, plan),
     }
     out.mkdir(parents=True, exist_ok=True)
+    model.config.rollwise_starter = name  # stays with every model trained from it
     model.generation_config.update(do_sample=True, temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=plan.max_new)
     model.save_pretrained(out)
     tokenizer().save_pretrained(out)

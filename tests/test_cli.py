@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from rollwise.cli.main import main
+from rollwise.config import read_yaml
 from rollwise.methods import method_names
 from rollwise.starters import starter_path
 from tests.models import tiny_model
@@ -52,7 +53,7 @@ except SystemExit:
 @pytest.mark.parametrize(
     "more,words",
     [
-        (["--set", "learner.lrate=3"], "--set: unknown key 'learner.lrate'; did you mean 'lr'?"),
+        (["--set", "learner.lrate=3"], "--set: unknown key 'learner.lrate'; did you mean 'learner.lr'?"),
         (["--set", "group_size=many"], "--set: group_size is 'many'; it is a whole number"),
         (["--set", "group_size"], "give it as key=value"),
         (["--method", "pop"], "unknown method 'pop'; did you mean 'popo'?"),
@@ -63,7 +64,7 @@ except SystemExit:
         (["--set", "task_args.max_digit=3"], "task_args.max_digit"),
         (["--set", "task_args.max_digits=lots"], "task_args.max_digits"),
         (["--model", "./no/such/folder"], "./no/such/folder is not a folder"),
-        (["--set", "eval.prompts=1000000"], "held-out rows"),
+        (["--set", "lr=3"], "unknown key 'lr'; did you mean 'critic.lr' or 'learner.lr'?"),
         (["--set", "sampling.max_prompt_length=2"], "sampling.max_prompt_length allows 1 to 2"),
         (["--set", "device=warp9"], "device"),
         (["nowhere.yaml"], "nowhere.yaml: cannot be read (No such file or directory)"),
@@ -81,7 +82,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(
 def test_a_recipe_with_a_mistake_names_file_and_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = tmp_path / "r.yaml"
     recipe.write_text("method: popo\nbudget: {steps: 2}\nreplay: {max_ag: 4}\n")
-    refused(capsys, ["train", str(recipe)], f"{recipe}: unknown key 'replay.max_ag'; did you mean 'max_age'?")
+    refused(capsys, ["train", str(recipe)], f"{recipe}: unknown key 'replay.max_ag'; did you mean 'replay.max_age'?")
     recipe.write_text("method: popo\n")
     refused(capsys, ["train", str(recipe)], "no budget; give one of")
 
@@ -146,6 +147,8 @@ def test_output_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFix
         (["tarin"], "invalid choice: 'tarin'"),
         (["resume", "/nowhere"], "not a run folder"),
         (["report", "/nowhere"], "/nowhere"),
+        (["eval", "nowhere"], "neither a folder nor a hub name"),
+        (["train", "--threads", "100000"], "threads is 100000; this machine has"),
         (["eval", "./nowhere"], "not a folder"),
         (["eval", "starter", "--samples", "0"], "not at least 1"),
         (["eval", "starter", "--task", "sort"], "unknown task"),
@@ -232,6 +235,32 @@ def test_a_base_model_without_chat_template_says_what_to_set(
     refused(
         capsys, ["train", *SMALL, "--model", str(folder), "--output", str(tmp_path / "r")], "task_args.template=base"
     )
+
+
+def test_a_trained_starter_goes_on_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The model folder of a run on a bundled model takes its prompts and settings, by path, without being told."""
+    assert main(["train", *SMALL, "--quiet", "--output", str(tmp_path / "one")]) == 0
+    model = tmp_path / "one" / "checkpoints" / "step_2" / "model"
+    assert main(["train", *SMALL, "--quiet", "--model", str(model), "--output", str(tmp_path / "two")]) == 0
+    settings = read_yaml(tmp_path / "two" / "config.yaml")
+    assert (settings["learner"]["lr"], settings["sampling"]["max_completion_length"]) == (2e-4, 22)
+    assert main(["eval", str(model), "--prompts", "5", "--samples", "1"]) == 0
+    assert "at most 22 tokens" in capsys.readouterr().out
+
+
+def test_a_small_file_is_evaluated_whole_and_found_again_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [{"nums": [a, b, a + b], "target": a * b + a + b} for a in range(2, 9) for b in range(2, 9)]
+    Path("mine.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    argv = ["train", "--task", "countdown", "--output", "run", "--set", "prompts_per_step=2", "--set", "group_size=2",
+            "--set", "budget.steps=1", "--set", "task_args={data: mine.jsonl}"]  # fmt: skip
+    assert main(argv) == 0
+    assert "held-out rows, all used (eval.prompts is" in capsys.readouterr().out
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert main(["resume", str(tmp_path / "run"), "--set", "budget.steps=2", "--quiet"]) == 0
 
 
 def test_characters_the_model_cannot_encode(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -79,6 +79,15 @@ def test_aliases_of_other_trainers() -> None:
     assert (config.objective.clip_high, config.objective.kl_coef) == (0.3, 0.01)
     assert expand_aliases({"rollout": {"n": 16}}, "f") == {"group_size": 16}
     assert parse_override("rollout.n=16") == {"group_size": 16}
+    assert expand_aliases({"data": {"train_batch_size": 16, "max_response_length": 99}}, "f") == {
+        "prompts_per_step": 16,
+        "sampling": {"max_completion_length": 99},
+    }
+    both = build({**OK, **expand_aliases({"epsilon": 0.1}, "f")}).objective
+    assert (both.clip_low, both.clip_high) == (0.1, 0.1), "as there, one number bounds both sides"
+    for tree in ({"epsilon": 0.1, "epsilon_high": 0.3}, {"epsilon_high": 0.3, "epsilon": 0.1}):
+        apart = build({**OK, **expand_aliases(tree, "f")}).objective
+        assert (apart.clip_low, apart.clip_high) == (0.1, 0.3)
     with pytest.raises(UserError, match="'group_size' is given twice"):
         expand_aliases({"num_generations": 4, "group_size": 8}, "f")
 

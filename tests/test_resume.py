@@ -96,6 +96,15 @@ def test_resume_after_a_kill_goes_on_from_the_last_checkpoint(train: Train, tmp_
     assert resumed.weights() == whole.weights()
 
 
+def test_resume_before_the_first_checkpoint_begins_again(train: Train) -> None:
+    whole = train("popo", {"budget.steps": 4}, name="whole")
+    killed = train("popo", {"budget.steps": 4}, name="killed")
+    shutil.rmtree(killed.folder / "checkpoints")
+    (killed.folder / "events.jsonl").write_bytes(killed.bytes[:-40])
+    resumed = again(killed.folder)
+    assert resumed.bytes == whole.bytes and resumed.weights() == whole.weights()
+
+
 def test_a_damaged_checkpoint_is_refused_and_the_one_before_used(train: Train, capsys: Any) -> None:
     whole = train("popo", {"budget.steps": 6}, name="whole")
     hurt = train("popo", {"budget.steps": 6, "checkpoint.every": 2}, name="hurt")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -12,7 +13,7 @@ from rollwise.config import RunConfig, build, data_sets, expand_aliases, merge, 
 from rollwise.config.pilot import optimizer_updates, pilot_prompts, pilot_rollouts
 from rollwise.errors import UserError, nearest
 from rollwise.methods import method
-from rollwise.starters import starter_path, starter_recipe
+from rollwise.starters import bundled, starter_path, starter_recipe
 from rollwise.state import as_now
 from rollwise.tasks import make_task, task_names
 from rollwise.tasks.named import Named
@@ -52,7 +53,7 @@ def _check_layer(tree: Tree, source: str) -> None:
 def _defaults_of_tasks(user: Tree, source: str) -> Tree:
     """The recipe of the starter; of several data sets, each with the task's own recipe for its `args`."""
     given = build(user, source, together=False)
-    starter = given.model == "starter"
+    starter = bundled(given.model)
     sets = data_sets(given)
     tasks = [str(entry.task) for entry in sets.values()]
     task = user.get("task", tasks[0])
@@ -70,7 +71,7 @@ def _defaults_of_tasks(user: Tree, source: str) -> Tree:
 
 def load_tasks(config: RunConfig) -> dict[str, Task]:
     """The data sets of a run by name, which is also the `task` of their prompts where there are several."""
-    starter = config.model == "starter"
+    starter = bundled(config.model)
     if not named(config):
         return {config.task: make_task(config.task, config.task_args, starter=starter)}
     out: dict[str, Task] = {}
@@ -94,6 +95,9 @@ def load_model(config: RunConfig, folder: Path | None = None) -> Policy:
 
     from rollwise.policy import load_policy
 
+    cores = os.cpu_count() or 1
+    if config.threads > cores:
+        raise UserError(f"threads is {config.threads}; this machine has {cores} cores")
     torch.set_num_threads(config.threads)
     name = str(folder or (starter_path(config.task) if config.model == "starter" else config.model))
     return load_policy(name, device=config.device, dtype=config.dtype)
@@ -149,7 +153,7 @@ def make_loop(
         evaluate=partial(
             evaluate,
             sampler,
-            [task.heldout[i] for task in tasks.values() for i in range(config.eval.prompts)],
+            [task.heldout[i] for task in tasks.values() for i in range(heldout_used(config, task))],
             verifiers(tasks),
             sampling=eval_sampling(config),
             samples=config.eval.samples,
@@ -190,8 +194,13 @@ def check_data(config: RunConfig, tasks: Mapping[str, Task]) -> None:
     for name, task in tasks.items():
         if len(task.train) < 1:
             raise UserError(f"task {name}: no training rows; give at least one")
-        if len(task.heldout) < config.eval.prompts:
-            raise UserError(f"eval.prompts is {config.eval.prompts}; task {name} has {len(task.heldout)} held-out rows")
+        if len(task.heldout) < 1:
+            raise UserError(f"task {name}: no held-out rows; give more rows, or a file of them")
+
+
+def heldout_used(config: RunConfig, task: Task) -> int:
+    """Held-out prompts of a task that are evaluated: as many as asked for, or all there are."""
+    return min(config.eval.prompts, len(task.heldout))
 
 
 def _curriculum(config: RunConfig, tasks: Mapping[str, Task]) -> Any:

@@ -100,6 +100,8 @@ def load_policy(name: str, *, device: str = "cpu", dtype: str = "float32") -> Po
         raise UserError(f"model: {name} is not a folder; give a Hugging Face model folder or a hub name")
     if local and not (where / "config.json").is_file():
         raise UserError(f"model: {name} has no config.json; give a Hugging Face model folder")
+    if not local and "/" not in name:
+        raise UserError(f"model: {name} is neither a folder nor a hub name (owner/name)")
     if local and not any((where / file).is_file() for file in TOKENIZERS):
         raise UserError(f"model: {name} has no tokenizer; put its tokenizer.json beside config.json")
     from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from rollwise import __version__, checkpoint
-from rollwise.assemble import check_data, load_model, load_tasks, make_loop, replay_capacity
+from rollwise.assemble import check_data, heldout_used, load_model, load_tasks, make_loop, replay_capacity
 from rollwise.config import RunConfig, build, dump_yaml, leaves, read_yaml, title, to_tree
 from rollwise.errors import UserError
 from rollwise.events import CLOCK, EVENTS, ROLLOUTS, SCHEMA, EventLog
 from rollwise.loop import Loop
 from rollwise.policy import Policy
 from rollwise.records import Group, StepRecord
-from rollwise.tasks import Task
+from rollwise.tasks import PATH_ARGS, Task
 
 
 class Display(Protocol):
@@ -73,20 +73,43 @@ def start(config: RunConfig, display: Display) -> tuple[Path, dict[str, Any]]:
     """Train from the beginning. Everything is checked before the folder is made. Returns folder and stop event."""
     output = free_output(config)
     config.output = str(output)
-    tasks = load_tasks(config)
-    check_data(config, tasks)
-    policy = load_model(config)
-    for task in tasks.values():
-        _check_prompts(config, policy, task)
-        for note in task.notes:
-            display.note(note)
+    _anchor_paths(config)
+    tasks, policy = _load(config, display)
     try:
         output.mkdir(parents=True, exist_ok=True)
         lock = _lock(output)
         (output / "config.yaml").write_text(dump_yaml(config), encoding="utf-8")
     except OSError as error:
         raise UserError(f"output: {output} cannot be written ({error.strerror})") from None
-    with lock, _Folder(output, config, policy, display) as folder, _interruptible(display) as interrupted:
+    with lock:
+        return output, _from_the_beginning(config, output, tasks, policy, display)
+
+
+def _load(config: RunConfig, display: Display) -> tuple[dict[str, Task], Policy]:
+    """Data and model, checked against each other."""
+    tasks = load_tasks(config)
+    check_data(config, tasks)
+    display.note(f"loading {config.model}")
+    policy = load_model(config)
+    for name, task in tasks.items():
+        _check_prompts(config, policy, task)
+        for note in task.notes:
+            display.note(note)
+        if heldout_used(config, task) < config.eval.prompts:
+            display.note(
+                f"{name} has {len(task.heldout)} held-out rows, all used (eval.prompts is {config.eval.prompts})"
+            )
+    return tasks, policy
+
+
+def _from_the_beginning(
+    config: RunConfig, output: Path, tasks: dict[str, Task], policy: Policy, display: Display
+) -> dict[str, Any]:
+    start_of_logs = {"events": 0, "clock": 0, "rollouts": 0}
+    with (
+        _Folder(output, config, policy, display, at=start_of_logs) as folder,
+        _interruptible(display) as interrupted,
+    ):
         loop = folder.loop = make_loop(config, tasks, policy, folder, interrupted)
         folder.events.write(
             {
@@ -101,7 +124,17 @@ def start(config: RunConfig, display: Display) -> tuple[Path, dict[str, Any]]:
                 "derived": derived(config),
             }
         )
-        return output, folder.finish(loop)
+        return folder.finish(loop)
+
+
+def _anchor_paths(config: RunConfig) -> None:
+    """Local paths made absolute, so that the run can be resumed from any folder."""
+    if config.model != "starter" and Path(config.model).expanduser().is_dir():
+        config.model = str(Path(config.model).expanduser().resolve())
+    for args in (config.task_args, *(entry.args for entry in config.tasks.values())):
+        for name in PATH_ARGS & args.keys():
+            if isinstance(args[name], str):
+                args[name] = str(Path(args[name]).expanduser().absolute())
 
 
 def resume(output: Path, changes: Callable[[dict[str, Any]], RunConfig], display: Display) -> dict[str, Any]:
@@ -121,6 +154,11 @@ def resume(output: Path, changes: Callable[[dict[str, Any]], RunConfig], display
             f"(free to change: {', '.join(m.rstrip('.') for m in MAY_CHANGE)})"
         )
     with _lock(output):
+        if not checkpoint.steps(output / "checkpoints"):
+            display.note(f"{output} has no checkpoint yet: it begins again")
+            tasks, policy = _load(config, display)
+            (output / "config.yaml").write_text(dump_yaml(config), encoding="utf-8")
+            return _from_the_beginning(config, output, tasks, policy, display)
         path, notes = checkpoint.newest(output / "checkpoints")
         for note in notes:
             display.note(note)
@@ -156,7 +194,7 @@ PROMPTS_CHECKED = 20_000
 def _check_prompts(config: RunConfig, policy: Policy, task: Task) -> None:
     """Prompts fit, before the folder is made: all of a data set of up to 20,000 rows, as many evenly spread rows of a
     larger one, the first 1,000 of a generated task. One that is found later ends the run with the same line."""
-    for source, used in ((task.train, len(task.train)), (task.heldout, config.eval.prompts)):
+    for source, used in ((task.train, len(task.train)), (task.heldout, heldout_used(config, task))):
         most = min(used, 1_000 if source.generated else PROMPTS_CHECKED)
         stride = 1 if source.generated else max(1, used // most)
         for prompt in (source[i * stride] for i in range(most)):

@@ -68,10 +68,10 @@ def _factor(text: str, methods: list[str]) -> tuple[str, float]:
 
 def _seeds(text: str) -> list[int]:
     try:
-        numbers = [int(t) for t in text.split(",")]
+        numbers = [int(t) for t in text.split(",") if t.strip()]
     except ValueError:
         raise UserError(f"--seeds {text}: give a number of seeds, or seeds with commas") from None
-    seeds = list(range(numbers[0])) if "," not in text else numbers
+    seeds = list(range(numbers[0])) if "," not in text and numbers else numbers
     if not seeds or min(numbers) < 0 or len(set(seeds)) != len(seeds):
         raise UserError(f"--seeds {text}: give at least one seed, each once")
     return seeds

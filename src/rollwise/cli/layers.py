@@ -17,7 +17,7 @@ MAIN_BUDGET: dict[str, Any] = {"budget": {"rollouts": 25_600}}
 def overrides(texts: list[str]) -> dict[str, Any]:
     """All `--set` of a command line, later over earlier."""
     tree: dict[str, Any] = {}
-    for text in texts:
+    for text in sorted(texts, key=lambda t: not t.startswith("epsilon=")):  # epsilon_high narrows it, in any order
         tree = merge(tree, parse_override(text))
     return tree
 

@@ -76,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
     compare.set_defaults(module="comparing", handler="compare")
     compare.add_argument("recipe", nargs="?", metavar="RECIPE.yaml", help="settings shared by all runs")
     compare.add_argument("--methods", required=True, help="names, with commas; the first is the reference")
-    compare.add_argument("--seeds", default="3", help="how many (3: seeds 0, 1, 2), or a list such as 10,11,12")
+    compare.add_argument("--seeds", default="3", help="how many (3: seeds 0, 1, 2), or a list such as 10,11,12 or 10,")
     compare.add_argument("--rollouts", type=_positive, required=True, help="budget of each run")
     compare.add_argument(
         "--more",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 from rollwise.cli.layers import config, overrides
 from rollwise.console import Console, open_console
+from rollwise.report.wording import duration
 
 FAILED = {"non_finite"}  # stop reasons that are no success
 
@@ -17,8 +19,9 @@ def train(args: Namespace) -> int:
     from rollwise import run
 
     with open_console(args.quiet) as console:
+        clock = time.monotonic()
         output, event = run.start(settings, console)
-        return _end(output, event, console, report=settings.log.report)
+        return _end(output, event, console, report=settings.log.report, seconds=time.monotonic() - clock)
 
 
 def resume(args: Namespace) -> int:
@@ -36,21 +39,24 @@ def resume(args: Namespace) -> int:
 
     output = Path(args.run)
     with open_console(args.quiet) as console:
+        clock = time.monotonic()
         event = run.resume(output, changes, console)
-        return _end(output, event, console, report=report)
+        return _end(output, event, console, report=report, seconds=time.monotonic() - clock)
 
 
-def _end(output: Path, event: dict[str, Any], console: Console, *, report: bool) -> int:
+def _end(output: Path, event: dict[str, Any], console: Console, *, report: bool, seconds: float) -> int:
     """Ledger, report and exit status of a run that has ended."""
     from rollwise.report.events import read_run
     from rollwise.report.page import write_report
     from rollwise.report.summary import ledger_table
 
-    lines = ["", *ledger_table(read_run(output)), ""]
+    lines = ["", *ledger_table(read_run(output)), f"  Took {duration(seconds)}.", ""]
     if report:
         write_report([output], output / "report.html")
         lines.append(f"report: {output / 'report.html'}")
     lines.append(f"model:  {output / 'checkpoints' / ('step_' + str(event['step'])) / 'model'}")
+    if event["reason"] == "interrupt":
+        lines.append(f"go on with: rollwise resume {output}")
     console.say(lines)
     if event["reason"] == "interrupt":
         return 130

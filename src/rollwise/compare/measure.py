@@ -24,6 +24,7 @@ from rollwise.report.events import Run
 from rollwise.report.wording import clean, count
 
 Runs = Mapping[str, Mapping[int, Run]]  # method -> seed -> run
+ENOUGH = 3  # evaluations, the start among them, below which two in a row say nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,9 +183,15 @@ def _row(entry: Entry, reference: Mapping[int, float] | None, targets: Sequence[
             interval([float(w[-1]) for w in windows if w]).mean,
         ),
         totals={name: interval([t[name] for t in totals]).mean for name in names},
-        rollouts_to=tuple(reached([first_of_two(v.points("rollouts"), t) for v in views.values()]) for t in targets),
-        steps_to=tuple(reached([first_of_two(v.points("steps"), t) for v in views.values()]) for t in targets),
+        rollouts_to=_places(views, "rollouts", targets),
+        steps_to=_places(views, "steps", targets),
     )
+
+
+def _places(views: Mapping[int, View], by: str, targets: Sequence[float]) -> tuple[Reached, ...]:
+    points = [view.points(by) for view in views.values()]
+    few = any(len(p) < ENOUGH for p in points)
+    return tuple(reached([first_of_two(p, t) for p in points], few) for t in targets)
 
 
 def _at_equal_steps(full: Sequence[tuple[str, dict[int, View]]], reference: str) -> tuple[int | None, list[StepRow]]:

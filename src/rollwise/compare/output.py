@@ -88,6 +88,8 @@ def reached_text(value: Reached) -> str:
     """The median over all seeds and how many of them got there."""
     if value.n == 0:
         return "missing"
+    if value.few:
+        return "too few evaluations"
     got = f"{value.reached} of {value.n}"
     if value.reached == 0:
         return f"not reached ({got})"

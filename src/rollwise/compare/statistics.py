@@ -45,6 +45,7 @@ class Reached:
     reached: int
     n: int
     places: tuple[float | None, ...]  # one for each seed, in the order given
+    few: bool = False  # some seed has too few evaluations for two in a row to say anything
 
 
 def within(t: float, df: int) -> float:
@@ -113,18 +114,18 @@ def first_of_two(points: Sequence[tuple[float, float]], target: float) -> float 
     return None
 
 
-def reached(places: Sequence[float | None]) -> Reached:
+def reached(places: Sequence[float | None], few: bool = False) -> Reached:
     """The median over seeds, a seed that did not reach the target counting as later than every other.
 
     A mean over the seeds that did reach it would favour the method that fails more often; this does not.
     """
     n = len(places)
     if n == 0:
-        return Reached(median=math.nan, reached=0, n=0, places=())
+        return Reached(median=math.nan, reached=0, n=0, places=(), few=few)
     order = sorted(math.inf if p is None else p for p in places)
     low, high = order[(n - 1) // 2], order[n // 2]
     median = low if low == high else (low + high) / 2
-    return Reached(median=median, reached=sum(p is not None for p in places), n=n, places=tuple(places))
+    return Reached(median=median, reached=sum(p is not None for p in places), n=n, places=tuple(places), few=few)
 
 
 def round_targets(start: float, best: float, most: int = 5) -> list[float]:

@@ -33,9 +33,30 @@ def _build(cls: type, tree: Any, prefix: str, source: str) -> Any:
     values: dict[str, Any] = {}
     for name, value in tree.items():
         if name not in fields:
-            raise UserError(f"{source}: unknown key '{prefix}{name}'; {nearest(str(name), fields)}")
+            raise UserError(f"{source}: unknown key '{prefix}{name}'; {_nearest_key(prefix, str(name), fields)}")
         values[name] = _convert(value, hints[name], fields[name].metadata, f"{prefix}{name}", source)
     return cls(**values)
+
+
+def _nearest_key(prefix: str, name: str, here: Mapping[str, Any]) -> str:
+    """Keys of that name in other sections, else the nearest in this one, in full."""
+    elsewhere = [k for k in _dotted(RunConfig) if k.split(".")[-1] == name.split(".")[-1]]
+    if 1 <= len(elsewhere) <= 3:
+        return "did you mean " + " or ".join(f"'{k}'" for k in elsewhere) + "?"
+    return nearest(f"{prefix}{name}", [f"{prefix}{k}" for k in here])
+
+
+def _dotted(cls: type, prefix: str = "") -> list[str]:
+    hints = typing.get_type_hints(cls)
+    out: list[str] = []
+    for f in dataclasses.fields(cls):
+        inner = hints[f.name]
+        out += (
+            _dotted(typing.cast(type, inner), f"{prefix}{f.name}.")
+            if dataclasses.is_dataclass(inner)
+            else [f"{prefix}{f.name}"]
+        )
+    return out
 
 
 def _show(value: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import typing
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,21 +11,28 @@ from rollwise.config.schema import RunConfig
 from rollwise.errors import UserError, nearest
 
 # Names that users of other trainers type, and ours. Only whole-key synonyms: same meaning, same unit.
-ALIASES = {
-    "num_generations": "group_size",
-    "rollout.n": "group_size",
-    "max_completion_length": "sampling.max_completion_length",
-    "max_prompt_length": "sampling.max_prompt_length",
-    "temperature": "sampling.temperature",
-    "top_p": "sampling.top_p",
-    "learning_rate": "learner.lr",
-    "epsilon": "objective.clip_low",
-    "epsilon_high": "objective.clip_high",
-    "clip_low": "objective.clip_low",
-    "clip_high": "objective.clip_high",
-    "beta": "objective.kl_coef",
-    "kl_coef": "objective.kl_coef",
-    "max_grad_norm": "learner.max_grad_norm",
+ALIASES: dict[str, tuple[str, ...]] = {
+    "num_generations": ("group_size",),
+    "rollout.n": ("group_size",),
+    "data.train_batch_size": ("prompts_per_step",),
+    "max_completion_length": ("sampling.max_completion_length",),
+    "data.max_response_length": ("sampling.max_completion_length",),
+    "max_prompt_length": ("sampling.max_prompt_length",),
+    "data.max_prompt_length": ("sampling.max_prompt_length",),
+    "temperature": ("sampling.temperature",),
+    "top_p": ("sampling.top_p",),
+    "learning_rate": ("learner.lr",),
+    "num_iterations": ("learner.epochs",),
+    "max_grad_norm": ("learner.max_grad_norm",),
+    "epsilon": ("objective.clip_low", "objective.clip_high"),  # both bounds, unless epsilon_high is given
+    "epsilon_high": ("objective.clip_high",),
+    "clip_low": ("objective.clip_low",),
+    "clip_high": ("objective.clip_high",),
+    "clip_ratio_low": ("objective.clip_low",),
+    "clip_ratio_high": ("objective.clip_high",),
+    "beta": ("objective.kl_coef",),
+    "kl_coef": ("objective.kl_coef",),
+    "kl_loss_coef": ("objective.kl_coef",),
 }
 
 Tree = dict[str, Any]
@@ -73,10 +79,13 @@ def parse_override(text: str) -> Tree:
 
 def nest(dotted: str, value: Any) -> Tree:
     """`nest('a.b', 1)` is `{'a': {'b': 1}}`; aliases are translated."""
-    tree: Any = value
-    for part in reversed(ALIASES.get(dotted, dotted).split(".")):
-        tree = {part: tree}
-    return typing.cast(Tree, tree)
+    out: Tree = {}
+    for name in ALIASES.get(dotted, (dotted,)):
+        tree: Any = value
+        for part in reversed(name.split(".")):
+            tree = {part: tree}
+        out = merge(out, tree)
+    return out
 
 
 def merge(base: Tree, over: Tree) -> Tree:
@@ -89,23 +98,24 @@ def merge(base: Tree, over: Tree) -> Tree:
 
 
 def expand_aliases(tree: Tree, source: str) -> Tree:
-    """Top-level synonyms and dotted keys of a file turned into our nested keys."""
-    out: Tree = {}
+    """Synonyms and dotted keys of a file turned into our nested keys. A key given under two names is an error, but for
+    `epsilon` beside `epsilon_high`, which narrows it."""
     known = {f.name for f in dataclasses.fields(RunConfig)}
+    entries: Tree = {}
     for name, value in tree.items():
         if not isinstance(name, str):
             raise UserError(f"{source}: key {name!r} is not text; {nearest(str(name), known)}")
-        if name in ALIASES or "." in name:
-            nested = nest(name, value)
-        elif name == "rollout" and isinstance(value, dict) and set(value) == {"n"}:
-            nested = nest("rollout.n", value["n"])
-        else:
-            nested = {name: value}
-        clash = _first_clash(out, nested)
+        foreign = leaves({name: value}) if isinstance(value, dict) and name not in known else {}
+        entries |= foreign if foreign and foreign.keys() <= ALIASES.keys() else {name: value}
+    out = nest("epsilon", entries.pop("epsilon")) if "epsilon" in entries else {}
+    given: Tree = {}
+    for name, value in entries.items():
+        nested = nest(name, value) if name in ALIASES or "." in name else {name: value}
+        clash = _first_clash(given, nested)
         if clash:
             raise UserError(f"{source}: '{clash}' is given twice; keep one of the two")
-        out = merge(out, nested)
-    return out
+        given = merge(given, nested)
+    return merge(out, given)
 
 
 def _first_clash(a: Tree, b: Tree, prefix: str = "") -> str | None:

@@ -258,7 +258,7 @@ class EvalConfig:
 
 @dataclass(slots=True, kw_only=True)
 class CheckpointConfig:
-    every: int | None = key(None, "save after every so many steps; null: only at the end", gt=0)
+    every: int | None = key(25, "save after every so many steps; null: only at the end", gt=0)
     keep: int = key(2, "newest checkpoints kept", gt=0)
 
 

@@ -30,19 +30,30 @@ class Family:
 
 
 def families(runs: Sequence[Run]) -> list[Family]:
-    """Runs sorted into settings, in order of first appearance; a method in two settings is named by the difference."""
+    """Runs sorted into settings, in order of first appearance, each seed once. What tells families of one method apart
+    is in their names: the task, the settings that differ, or the folder."""
     kinds: dict[str, list[Run]] = {}
     for run in runs:
-        kinds.setdefault(json.dumps([run.method, _settings(run)], sort_keys=True, default=str), []).append(run)
+        kind = [run.method, _settings(run)]
+        again = sum(json.dumps([*kind, i], default=str, sort_keys=True) in kinds for i in range(len(runs)))
+        same = [json.dumps([*kind, i], default=str, sort_keys=True) for i in range(again + 1)]
+        free = next(key for key in same if all(other.seed != run.seed for other in kinds.get(key, [])))
+        kinds.setdefault(free, []).append(run)
     groups = list(kinds.values())
+    tasks = len({run.task for run in runs}) > 1
     out = []
     for style, group in enumerate(groups):
-        rivals = [_settings(other[0]) for other in groups if other[0].method == group[0].method]
-        mine = _settings(group[0])
+        first = group[0]
+        rivals = [
+            _settings(other[0]) for other in groups if (other[0].method, other[0].task) == (first.method, first.task)
+        ]
+        mine = _settings(first)
         apart = [name for name in sorted(set().union(*rivals)) if any(r.get(name) != mine.get(name) for r in rivals)]
-        label = clean(group[0].method, 40)
+        label = clean(first.method, 40) + (f" on {clean(first.task, 40)}" if tasks else "")
         if apart:
             label += " (" + ", ".join(f"{name}={clean(mine.get(name), 24)}" for name in apart[:3]) + ")"
+        elif len(rivals) > 1:
+            label += f" ({clean(first.folder.name, 40)})"
         out.append(Family(label=label, style=style, runs=tuple(group)))
     return out
 

@@ -78,6 +78,11 @@ def refill_sentence(ledger: Mapping[str, Any]) -> str:
     more, unknown = amount(ledger, "refill", "rollouts"), amount(ledger, "refill", "unknown")
     total = amount(ledger, "generated", "rollouts")
     left_out = f"; {plural(unknown, 'slot')} of steps without any informative group left out" if unknown else ""
+    if not more and unknown:
+        return (
+            f"What full batches would have cost cannot be estimated: no step that lacked informative groups had one "
+            f"({plural(unknown, 'slot')})."
+        )
     if not more:
         return f"No batch is estimated to have needed more generation to be full of informative groups{left_out}."
     ratio = f", {decimal((total + more) / total, 1)} times the total" if total else ""

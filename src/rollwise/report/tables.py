@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import shutil
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -61,8 +62,9 @@ class Table:
         )
 
 
-def wrapped(sentences: Sequence[str], width: int = 110) -> list[str]:
-    """Sentences as indented lines that fit a terminal; each begins a line."""
+def wrapped(sentences: Sequence[str], width: int | None = None) -> list[str]:
+    """Sentences as indented lines that fit the terminal, at most 110 wide; each begins a line."""
+    width = width or max(40, min(110, shutil.get_terminal_size((110, 24)).columns - 2))
     lines: list[str] = []
     for sentence in sentences:
         lines += textwrap.wrap(clean(sentence), width, initial_indent="  ", subsequent_indent="    ")

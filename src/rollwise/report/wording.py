@@ -85,3 +85,13 @@ def clean(value: Any, limit: int | None = None, *, lines: bool = False) -> str:
         else:
             out.append(char)
     return "".join(out) + ("..." if cut else "")
+
+
+def duration(seconds: float) -> str:
+    """46 s, 3 min 20 s, 2 h 5 min."""
+    whole_seconds = round(seconds)
+    minutes, rest = divmod(whole_seconds, 60)
+    hours, minutes_left = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes_left} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

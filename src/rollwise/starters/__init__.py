@@ -18,6 +18,18 @@ def starter_names() -> list[str]:
     return sorted(p.parent.name for p in _home().glob("*/starter.json"))
 
 
+def bundled(model: str) -> bool:
+    """Whether a `model` setting names a bundled model, or a folder of one that was trained on: they know the same few
+    characters, take the same short prompts and train with the same settings."""
+    if model == "starter":
+        return True
+    config = Path(model).expanduser() / "config.json"
+    try:
+        return "rollwise_starter" in json.loads(config.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError, TypeError):
+        return False
+
+
 def starter_path(task: str) -> Path:
     """The folder of a task's model. Raises UserError where there is none."""
     folder = _home() / task

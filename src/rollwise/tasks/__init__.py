@@ -23,6 +23,8 @@ class Entry:
     make: Callable[..., Task]
 
 
+PATH_ARGS = {"data", "heldout_data"}  # settings of tasks that name files
+
 TASKS: dict[str, Entry] = {
     "sort_digits": Entry("put a string of 2 to 20 digits in ascending order", SortDigitsArgs, SortDigits),
     "chain_sum": Entry("add and subtract one-digit numbers, directly or step by step", ChainSumArgs, ChainSum),
@@ -51,4 +53,4 @@ def make_task(name: str, args: Mapping[str, Any], *, starter: bool) -> Task:
     return entry.make(read_args(entry.args, args), starter=starter)
 
 
-__all__ = ["TASKS", "Entry", "PromptSource", "Task", "describe", "make_task", "task_names"]
+__all__ = ["PATH_ARGS", "TASKS", "Entry", "PromptSource", "Task", "describe", "make_task", "task_names"]
