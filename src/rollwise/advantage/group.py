@@ -39,7 +39,7 @@ def group_advantage(
 
 
 def leave_one_out(reward_G: Sequence[float]) -> np.ndarray:
-    """RLOO's advantage (arXiv 2402.14740, section 2.3), float64 [G]: the reward minus the mean of the others'.
+    """RLOO's advantage (arXiv 2402.14740), float64 [G]: the reward minus the mean of the others'.
 
     Rewards that differ by no more than 1e-6 give exactly 0. Raises ValueError for a group of one, which has no others,
     and for a reward that is not finite.
