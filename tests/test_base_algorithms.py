@@ -12,6 +12,7 @@ import pytest
 from rollwise.assemble import resolve
 from rollwise.config import merge, nest
 from rollwise.errors import UserError
+from rollwise.learner.critic import Critic
 from rollwise.learner.learner import Learned, Learner
 from rollwise.records import Batch, Role, StopReason, Verdict, VerdictKind
 from rollwise.tasks.sort_digits import SortDigits
@@ -71,16 +72,25 @@ def test_the_critic_serves_the_next_step_s_values(train: Train, batches: list[An
             assert row.credit.returns == pytest.approx(row.rollout.reward), "lambda 1, gamma 1: the reward to go"
 
 
-@pytest.mark.parametrize("kind", ["head"])
-def test_a_head_s_run_stopped_and_resumed_is_the_run_never_stopped(train: Train, kind: str) -> None:
+def test_a_head_s_run_stopped_and_resumed_is_the_run_never_stopped(train: Train) -> None:
     from tests.test_resume import again, without_settings
 
-    more = {"critic.kind": kind, "advantage.gae_lambda": 0.9}
+    more = {"critic.kind": "head", "advantage.gae_lambda": 0.9}
     whole = train("ppo", {**more, "budget.steps": 4}, name="whole")
     train("ppo", {**more, "budget.steps": 2}, name="cut")
     cut = again(whole.folder.parent / "cut", budget__steps=4)
     assert cut.weights() == whole.weights()
     assert without_settings(cut.events) == without_settings(whole.events)
+
+
+def test_a_critic_that_is_not_restored_would_be_seen(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.test_resume import again
+
+    more = {"critic.kind": "head", "advantage.gae_lambda": 0.9}
+    whole = train("ppo", {**more, "budget.steps": 4}, name="whole")
+    train("ppo", {**more, "budget.steps": 2}, name="cut")
+    monkeypatch.setattr(Critic, "load_state_dict", lambda self, state: None)
+    assert again(whole.folder.parent / "cut", budget__steps=4).weights() != whole.weights()
 
 
 def test_replayed_groups_are_valued_by_the_current_critic(train: Train, batches: list[Any]) -> None:
