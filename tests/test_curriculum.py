@@ -411,7 +411,10 @@ def test_a_posterior_fed_with_replay_would_be_seen(train: Train, monkeypatch: py
         ({"evict_at": 1.0}, "allocation.kind fixed makes no pilots; set curriculum.evict_on=any"),
         ({"evict_at": 1.5}, "curriculum.evict_at is 1.5; it must be at most 1"),
         ({"mopps": {"decay": 1.1}}, "curriculum.mopps.decay is 1.1; it must be at most 1"),
-        ({"mopps": {"pool_facto": 3}}, "unknown key 'curriculum.mopps.pool_facto'; did you mean 'pool_factor'?"),
+        (
+            {"mopps": {"pool_facto": 3}},
+            "unknown key 'curriculum.mopps.pool_facto'; did you mean 'curriculum.mopps.pool_factor'?",
+        ),
         ({"kind": "thompson"}, "curriculum.kind is 'thompson'; one of uniform, mopps"),
     ],
 )

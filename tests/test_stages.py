@@ -18,7 +18,7 @@ from rollwise import checkpoint, run
 from rollwise.assemble import _replay, load_tasks, resolve
 from rollwise.config import build, data_sets, dump_yaml, merge, nest, read_yaml, title
 from rollwise.config.schema import MoppsConfig, StageConfig, TaskConfig, UntilConfig
-from rollwise.console import Console
+from rollwise.console import Console, State
 from rollwise.curriculum.filters import DropSolved
 from rollwise.curriculum.mixture import Mixture
 from rollwise.curriculum.stages import Plateau, Stage, Stages
@@ -246,6 +246,9 @@ def test_a_single_task_is_as_it_was() -> None:
 def test_a_mixture_takes_each_starter_s_task_settings() -> None:
     config = resolve([("f", merge(TWO, {"tasks": {"countdown": {"args": {"max_number": 20}}}}))])
     assert title(config) == "sort_digits+chain_sum+countdown"
+    shown = State()
+    shown.start(config, {})
+    assert " on sort_digits+chain_sum+countdown, " in shown.head
     assert config.task == "sort_digits", "the first, whose starter and recipe are used"
     assert config.learner.updates_per_batch == 4
     assert config.tasks["countdown"].args == {**config.tasks["countdown"].args, "max_number": 20, "numbers": [2, 3, 4]}
@@ -280,7 +283,7 @@ def test_stages_may_name_tasks_by_themselves() -> None:
         ({"curriculum": {"stages": [{"until": {"window": 3}}, {}]}}, "curriculum.stages[0] can never end"),
         ({"curriculum": {"stages": [{"until": {"steps": 3}}]}}, "the last, which ends with the budget"),
         ({"curriculum": {"stages": [{"until": {"plateau": "loss"}}, {}]}}, "until.plateau is 'loss'; one of accuracy"),
-        ({"curriculum": {"stages": [{"until": {"epoch": 3}}, {}]}}, "did you mean 'epochs'?"),
+        ({"curriculum": {"stages": [{"until": {"epoch": 3}}, {}]}}, "until.epochs'?"),
         ({"curriculum": {"stages": [{"reset": ["weights"]}]}}, "stages[0].reset[0] is 'weights'; one of optimizer"),
         ({"curriculum": {"stages": {"a": 1}}}, "curriculum.stages is {'a': 1}; it is a list"),
         ({"curriculum": {"stages": [{"tasks": {"sort_digits": 0}}]}}, "tasks.sort_digits is 0.0; it must be above 0"),
@@ -458,8 +461,8 @@ def test_one_task_can_have_stages_too(train: Callable[..., Finished]) -> None:
 def test_the_example_of_a_staged_run(tmp_path: Path) -> None:
     recipe = read_yaml(ROOT / "examples" / "two_stages.yaml")
     config = resolve([("example", recipe)])
-    assert (config.task, title(config), config.method) == ("chain_sum", "chain_sum+sort_digits", "srpo")
-    assert data_sets(config)["sort_digits"].args == {"max_digits": 4, "train_size": 2000}
+    assert (config.task, title(config), config.method) == ("sort_digits", "short+long", "srpo")
+    assert data_sets(config)["short"].args == {"max_digits": 9, "train_size": 4000}
     first = {"plateau": "accuracy", "window": 1, "min_gain": 1.0, "patience": 1}
     stages = [{**recipe["curriculum"]["stages"][0], "until": first}, *recipe["curriculum"]["stages"][1:]]
     small: Tree = {
@@ -471,5 +474,5 @@ def test_the_example_of_a_staged_run(tmp_path: Path) -> None:
     small |= {"output": str(tmp_path / "run"), "budget": {"rollouts": 96}, "curriculum": {"stages": stages}}
     done = Finished(run.start(resolve([("example", recipe), ("test", small)]), Console())[0])
     assert done.metric("curriculum/stage") == [1, 1, 2, 2]
-    assert all(s["metrics"]["task/sort_digits/rollouts"] == 12 for s in done.steps[2:])
-    assert typing.cast(Tree, done.evals[-1]["results"])["task/sort_digits/accuracy"] >= 0
+    assert all(s["metrics"]["task/long/rollouts"] == 12 for s in done.steps[2:])
+    assert typing.cast(Tree, done.evals[-1]["results"])["task/long/accuracy"] >= 0

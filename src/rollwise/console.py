@@ -55,6 +55,7 @@ class State:
         budget = _tree(tree.get("budget"))
         self.budget = {k: real(v) for k, v in budget.items() if math.isfinite(real(v)) and real(v) > 0}
         self.per_step = real(_tree(derived).get("rollouts_per_step"))
+        tree = {**tree, "task": "+".join(map(str, _tree(tree.get("tasks")))) or tree.get("task", "?")}
         names = [clean(tree.get(k, "?"), 60) for k in ("method", "task", "model", "seed")]
         self.head = f"{names[0]} on {names[1]}, model {names[2]}, seed {names[3]}"
 
