@@ -1,4 +1,4 @@
-"""From settings to parts: the only place that knows which class a `kind` names."""
+"""From settings to parts: the only place, with curriculum/make.py, that knows which class a `kind` names."""
 
 from __future__ import annotations
 
