@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from rollwise.cli.main import main
 from rollwise.config import read_yaml
@@ -87,7 +88,11 @@ def test_a_recipe_with_a_mistake_names_file_and_key(tmp_path: Path, capsys: pyte
     refused(capsys, ["train", str(recipe)], "no budget; give one of")
 
 
-@pytest.mark.parametrize("broken", ["no config", "bad config", "no weights", "cut weights", "pickled", "no tokenizer"])
+BROKEN = ["no config", "bad config", "no weights", "cut weights", "pickled", "no tokenizer", "a weight missing",
+          "a weight not finite", "too few token ids"]  # fmt: skip
+
+
+@pytest.mark.parametrize("broken", BROKEN)
 def test_an_unreadable_model_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str], broken: str) -> None:
     folder = tmp_path / "model"
     shutil.copytree(starter_path("sort_digits"), folder)
@@ -102,11 +107,26 @@ def test_an_unreadable_model_folder(tmp_path: Path, capsys: pytest.CaptureFixtur
         weights.write_bytes(weights.read_bytes()[:1000])
     elif broken == "pickled":
         weights.rename(folder / "pytorch_model.bin")
+    elif broken == "a weight missing":
+        tensors = load_file(weights)
+        del tensors["model.layers.0.self_attn.q_proj.weight"]
+        save_file(tensors, weights, metadata={"format": "pt"})
+    elif broken == "a weight not finite":
+        tensors = load_file(weights)
+        tensors["model.norm.weight"][3] = float("nan")
+        save_file(tensors, weights, metadata={"format": "pt"})
+    elif broken == "too few token ids":
+        tensors = load_file(weights)
+        tensors["model.embed_tokens.weight"] = tensors["model.embed_tokens.weight"][:8]
+        save_file(tensors, weights, metadata={"format": "pt"})
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, "vocab_size": 8}))
     else:
         for name in ("tokenizer.json", "tokenizer_config.json"):
             (folder / name).unlink()
     output = tmp_path / "out"
-    refused(capsys, ["train", *SMALL, "--model", str(folder), "--output", str(output)], "model: ")
+    words = "its tokenizer is not this model's" if broken == "too few token ids" else "model: "
+    refused(capsys, ["train", *SMALL, "--model", str(folder), "--output", str(output)], words)
     assert not output.exists()
 
 
@@ -152,7 +172,16 @@ def test_output_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFix
         (["eval", "./nowhere"], "not a folder"),
         (["eval", "starter", "--samples", "0"], "not at least 1"),
         (["eval", "starter", "--task", "sort"], "unknown task"),
-        (["eval", "starter", "--temperature", "-1"], "not 0 or above"),
+        (["eval", "starter", "--temperature", "-1"], "at least 0.001"),
+        (["eval", "starter", "--temperature", "1e-320"], "at least 0.001"),
+        (["train", "--output", "a\0b"], "zero byte"),
+        (["train", "--output", "a\ud800b"], "no path can"),
+        (["train", "--output", "x" * 300], "File name too long"),
+        (["train", "--method", "po\npo"], "unknown method"),
+        (["train", "--set", "device=meta"], "device: meta is not usable here"),
+        (["train", "--task", "countdown", "--set", "task_args={data: /dev/null}"], "not a file"),
+        (["train", "--set", "task_args.train_size=1000000000000"], "task_args.train_size"),
+        (["compare", "--methods", "grpo", "--rollouts", "300", "--seeds", "99999999999"], "at most 1,000 seeds"),
         (["methods", "pop"], "did you mean 'popo'?"),
         (["compare", "--methods", "grpo,pop", "--rollouts", "300"], "unknown method 'pop'"),
         (["compare", "--methods", "grpo,grpo", "--rollouts", "300"], "different names"),

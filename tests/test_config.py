@@ -48,7 +48,7 @@ def fails(tree: dict[str, Any], words: str) -> None:
         ({"budget": {"steps": 0}}, "budget.steps is 0; it must be above 0"),
         ({"budget": {}}, "no budget; give one of budget.rollouts"),
         ({"budget": {"rollouts": 255}}, "budget.rollouts is 255; the first step needs 256"),
-        ({"sampling": {"temperature": 0}}, "sampling.temperature is 0.0; it must be above 0"),
+        ({"sampling": {"temperature": 0}}, "sampling.temperature is 0.0; it must be at least 0.001"),
         ({"sampling": {"top_p": 1.1}}, "sampling.top_p is 1.1; it must be at most 1"),
         ({"learner": {"lr": "fast"}}, "learner.lr is 'fast'; it is a number"),
         ({"learner": {"lr": float("nan")}}, "learner.lr is nan; a finite number"),
@@ -61,6 +61,12 @@ def fails(tree: dict[str, Any], words: str) -> None:
         ({"allocation": {"max_rollouts": 3}}, "allocation.max_rollouts is 3; at least group_size (8)"),
         ({"log": {"rollouts": "yes please"}}, "it is true or false"),
         ({"model": 7}, "model is 7; it is text"),
+        ({"learner": {"beta1": 1.0}}, "learner.beta1 is 1.0; it must be below 1"),
+        ({"objective": {"clip_high": 1e300}}, "it must be at most 1000000.0"),
+        ({"sampling": {"max_completion_length": 10**9}}, "it must be at most 1048576"),
+        ({"eval": {"samples": 10**23}}, "a number of at most 18 digits"),
+        ({"seed": 10**400}, "a number of at most 18 digits"),
+        ({"learner": {"lr": 10**400}}, "a number of at most 18 digits"),
     ],
 )
 def test_one_line_that_names_the_key(tree: dict[str, Any], words: str) -> None:
@@ -92,7 +98,28 @@ def test_aliases_of_other_trainers() -> None:
         expand_aliases({"num_generations": 4, "group_size": 8}, "f")
 
 
-@pytest.mark.parametrize("text", ["learner.lr", "=3", "a.b={", "a.b=[1"])
+def test_an_alias_bomb_is_named_in_a_few_characters() -> None:
+    bomb: list[Any] = ["x"] * 9
+    for _ in range(30):
+        bomb = [bomb] * 9
+    with pytest.raises(UserError) as error:
+        build({**OK, "seed": bomb})
+    assert len(str(error.value)) < 120
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "learner.lr",
+        "=3",
+        "a.b={",
+        "a.b=[1",
+        "seed=!!int ''",
+        "a=!!bool maybe",
+        "a=!!timestamp x",
+        "a=!!python/name:os.system",
+    ],
+)
 def test_overrides_that_cannot_be_read(text: str) -> None:
     with pytest.raises(UserError, match="--set"):
         parse_override(text)

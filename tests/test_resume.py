@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from rollwise import checkpoint, run
+from rollwise.assemble import resolve
 from rollwise.config import build, merge, nest
 from rollwise.console import Console
 from rollwise.errors import UserError
@@ -210,6 +211,96 @@ def test_resume_with_other_settings_is_refused(train: Train, change: dict[str, A
         again(done.folder, **change)
     assert words in str(error.value)
     assert Finished(done.folder).bytes == done.bytes, "nothing was touched"
+
+
+@pytest.mark.parametrize("file,missing", [("events.jsonl", 1), ("events.jsonl", None), ("rollouts.jsonl", 1)])
+def test_logs_shorter_than_their_checkpoint_send_it_back_to_an_older_one(train: Train, file: str, missing: Any) -> None:
+    settings = {"budget.steps": 4, "checkpoint.every": 2, "log.rollouts": True}
+    whole = train("popo", settings, name="whole")
+    cut = train("popo", settings, name="cut")
+    logs = {n: checkpoint.load(cut.folder / "checkpoints" / n)["logs"] for n in ("step_2", "step_4")}
+    name = file.split(".")[0]
+    path = cut.folder / file
+    if missing is None:
+        path.unlink()
+        with pytest.raises(UserError, match=r"no usable checkpoint \(step_4 refused: events.jsonl is shorter"):
+            again(cut.folder)
+        return
+    path.write_bytes(path.read_bytes()[: logs["step_4"][name] - missing])
+    resumed = again(cut.folder)
+    assert resumed.weights() == whole.weights()
+    assert without_settings(resumed.events) == without_settings(whole.events)
+    assert (cut.folder / "rollouts.jsonl").read_bytes() == (whole.folder / "rollouts.jsonl").read_bytes()
+
+
+def test_lost_clock_times_do_not_matter(train: Train) -> None:
+    done = train("popo", {"budget.steps": 3})
+    (done.folder / "clock.jsonl").unlink()
+    assert again(done.folder, budget__steps=4).stop["step"] == 4
+
+
+def test_settings_changed_by_hand_are_refused(train: Train) -> None:
+    done = train("popo", {"budget.steps": 2})
+    text = (done.folder / "config.yaml").read_text()
+    assert "lr: 0.0002" in text
+    (done.folder / "config.yaml").write_text(text.replace("lr: 0.0002", "lr: 0.002"))
+    with pytest.raises(UserError, match=r"learner.lr was 0.0002 and would be 0.002"):
+        again(done.folder, budget__steps=3)
+
+
+def test_changed_data_is_refused(tmp_path: Path) -> None:
+    data = tmp_path / "d.jsonl"
+    rows = [{"nums": [a, b, a + b], "target": a * b + a + b} for a in range(2, 9) for b in range(2, 9)]
+    data.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    settings = {"task": "countdown", "task_args": {"data": str(data)}, "budget": {"steps": 2}, "prompts_per_step": 4}
+    folder, _ = run.start(resolve([("test", {**settings, "output": str(tmp_path / "run")})]), Console())
+    rows[11]["target"] += 1
+    data.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    with pytest.raises(UserError, match="its data has changed since it began"):
+        again(folder, budget__steps=3)
+
+
+def test_a_folder_taken_while_the_model_loads_is_left_alone(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = run.load_model
+    first: list[Finished] = []
+
+    def slow(config: Any, folder: Any = None) -> Any:
+        if not first:
+            first.append(train("grpo", {"budget.steps": 1}, name="same"))
+        return original(config, folder)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "load_model", lambda c, f=None: (patched.undo(), slow(c, f))[1])
+        with pytest.raises(UserError, match="is in use"):
+            train("popo", {"budget.steps": 1}, name="same")
+    assert Finished(first[0].folder).bytes == first[0].bytes
+
+
+def test_a_full_disk_is_one_line_and_the_checkpoints_stay(tmp_path: Path) -> None:
+    folder = tmp_path / "full"
+    limit = """
+import resource, signal, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (700_000, 700_000))
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+from rollwise.cli import main
+raise SystemExit(main(sys.argv[1:]))
+"""
+    argv = [
+        sys.executable,
+        "-c",
+        limit,
+        *COMMAND[3:],
+        "--set",
+        f"output={folder}",
+        "--set",
+        "budget.steps=4",
+        "--quiet",
+    ]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert "File too large" in done.stderr or "cannot be written" in done.stderr
+    assert checkpoint.steps(folder / "checkpoints") == []
+    assert [p.name for p in (folder / "checkpoints").iterdir()] == []
 
 
 def test_two_runs_in_one_folder_are_kept_apart(train: Train) -> None:

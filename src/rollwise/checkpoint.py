@@ -9,11 +9,13 @@ The model is a plain Hugging Face folder; arrays go to safetensors, everything e
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +35,19 @@ def save(folder: Path, step: int, state: dict[str, Any], write_model: Any, *, ke
     """
     folder.mkdir(parents=True, exist_ok=True)
     for stale in (*folder.glob(".writing-*"), *folder.glob(".replaced-*")):
-        shutil.rmtree(stale, ignore_errors=True)
+        if stale.is_dir() and not stale.is_symlink():
+            shutil.rmtree(stale, ignore_errors=True)
+        else:
+            stale.unlink()
     work = folder / f".writing-step_{step}"
     work.mkdir()
     target = folder / f"step_{step}"
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
     try:
         arrays: dict[str, np.ndarray] = {}
         plain = _split(state, arrays)
-        from safetensors.numpy import save_file
-
         save_file(arrays, work / "arrays.safetensors")
         (work / "state.json").write_text(json.dumps(plain, allow_nan=False, separators=(",", ":")), encoding="utf-8")
         write_model(work / "model")
@@ -59,6 +65,9 @@ def save(folder: Path, step: int, state: dict[str, Any], write_model: Any, *, ke
         work.rename(target)
         _sync(folder)
         shutil.rmtree(aside, ignore_errors=True)
+    except SafetensorError as error:
+        shutil.rmtree(work, ignore_errors=True)
+        raise OSError(errno.EIO, f"checkpoint cannot be written ({error})", str(target)) from None
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
         raise
@@ -73,12 +82,13 @@ def steps(folder: Path) -> list[int]:
     return sorted(int(m.group(1)) for m in found if m)
 
 
-def newest(folder: Path) -> tuple[Path, list[str]]:
-    """The newest checkpoint that verifies, and a line on each newer one that was refused. UserError without one."""
+def newest(folder: Path, fits: Callable[[Path], str | None] = lambda path: None) -> tuple[Path, list[str]]:
+    """The newest checkpoint that verifies and `fits` (None, or what is wrong), and a line on each newer one that was
+    refused. UserError without one."""
     refused: list[str] = []
     for step in reversed(steps(folder)):
         path = folder / f"step_{step}"
-        fault = verify(path)
+        fault = verify(path) or fits(path)
         if fault is None:
             return path, refused
         refused.append(f"{path.name} refused: {fault}")

@@ -7,11 +7,23 @@ status 2. Bugs raise anything else and keep their traceback.
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable
 
 
 class UserError(Exception):
     """Something the user can put right: a setting, a path, a data row. The message is one line."""
+
+
+_brief = reprlib.Repr()
+_brief.maxstring = _brief.maxlong = _brief.maxother = 60
+_brief.maxlevel = 3
+
+
+def show(value: object, width: int = 40) -> str:
+    """A value of any size as a few characters of an error line, without ever writing it out whole."""
+    text = _brief.repr(value)
+    return text if len(text) <= width else text[: width - 3] + "..."
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -35,15 +35,17 @@ class EventLog:
     def __init__(self, path: Path, *, at: int | None = None) -> None:
         """Opens for appending; with `at`, whatever follows that byte is dropped first (a resume)."""
         self.path = path
-        if at is not None and path.exists():
-            if path.stat().st_size < at:
-                raise ValueError(f"{path}: shorter than its checkpoint says ({path.stat().st_size} of {at} bytes)")
+        if at is not None and path.exists() and path.stat().st_size > at:
             os.truncate(path, at)
         self._file = path.open("a", encoding="utf-8")
 
     def write(self, event: dict[str, Any]) -> None:
         self._file.write(json.dumps(clean(event), separators=(",", ":"), ensure_ascii=False) + "\n")
         self._file.flush()
+
+    def sync(self) -> None:
+        """On the disk when this returns, also after a power cut."""
+        os.fsync(self._file.fileno())
 
     @property
     def size(self) -> int:

@@ -7,6 +7,7 @@ policy, record, observe. Everything it hands over is a record.
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from rollwise.ledger import Ledger, key
 from rollwise.metrics import of_batch, of_groups, of_tasks
 from rollwise.records import Batch, Credit, Group, Placed, Request, Role, Row, StepRecord
 from rollwise.replay.base import Replay
+
+NOT_FINITE = "the model's own log-probs are not finite: its weights are spoilt, resume from an earlier checkpoint"
 
 
 class Watcher(Protocol):
@@ -126,13 +129,14 @@ class Loop:
             **self.allocation.metrics(),
             **self.replay.metrics(),
         }
-        notes = tuple(n for n in (settled.note, learned.stop, turn.note if turn else "") if n)
+        broken = learned.stop or ("" if math.isfinite(metrics["entropy"]) else NOT_FINITE)
+        notes = tuple(n for n in (settled.note, broken, turn.note if turn else "") if n)
         record = StepRecord(
             step=self.step, updates=self.learner.updates, ledger=self.ledger.to_json(), metrics=metrics, notes=notes
         )
         self.watcher.step(record, fresh, seconds)
-        if learned.stop:
-            return "non_finite", learned.stop
+        if broken:
+            return "non_finite", broken
         if settled.stop:
             return ("allocation.limit" if fresh else "curriculum.empty"), settled.stop
         return None

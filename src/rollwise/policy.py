@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rollwise.errors import UserError
+from rollwise.errors import UserError, show
 from rollwise.records import IDS, Prompt
 
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model", "tekken.json")
@@ -78,6 +79,11 @@ class Policy:
         except Exception as error:  # templates and tokenizers are the model's own code and raise what they like
             reason = " ".join(str(error).split())[:120]
             raise UserError(f"prompt {prompt.uid}: this model's tokenizer cannot encode it ({reason})") from None
+        if ids and max(ids) >= self.vocab_size:
+            raise UserError(
+                f"prompt {prompt.uid}: token id {max(ids)} is beyond the model's {self.vocab_size}; "
+                "its tokenizer is not this model's"
+            )
         return np.asarray(ids, dtype=IDS)
 
     def decode(self, completions: Iterable[np.ndarray]) -> list[str]:
@@ -110,12 +116,23 @@ def load_policy(name: str, *, device: str = "cpu", dtype: str = "float32") -> Po
     hf_logging.disable_progress_bar()
     target = str(where) if local else name
     try:
-        model = AutoModelForCausalLM.from_pretrained(target, dtype=torch.float32, use_safetensors=True)
+        model, loading = AutoModelForCausalLM.from_pretrained(
+            target, dtype=torch.float32, use_safetensors=True, output_loading_info=True
+        )
         tokenizer = AutoTokenizer.from_pretrained(target)
     except Exception as error:  # transformers raises many kinds for an unreadable folder; all are the user's to mend
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise UserError(f"model: {name} cannot be loaded ({reason})") from None
+    if missing := sorted(loading["missing_keys"]):
+        raise UserError(
+            f"model: {name} lacks {len(missing)} of its weights ({missing[0]}, ...); give a whole checkpoint"
+        )
+    bad = next((n for n, p in model.named_parameters() if not bool(torch.isfinite(p).all())), None)
+    if bad is not None:
+        raise UserError(f"model: {name} holds weights that are not finite ({bad}); give a sound checkpoint")
     try:
+        if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", device):
+            raise RuntimeError("known: cpu, cuda, cuda:N, mps")
         model.to(device)
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"device: {device} is not usable here ({str(error).splitlines()[0][:120]})") from None
@@ -130,13 +147,19 @@ def wrap(model: Any, tokenizer: Any) -> Policy:
     eos = _eos_ids(model, tokenizer)
     if not eos:
         raise UserError("model: neither its generation config nor its tokenizer names an end token; set eos_token_id")
+    rows = model.get_input_embeddings().weight.shape[0]
+    eos = tuple(i for i in eos if i < rows)
+    if not eos:
+        raise UserError(
+            f"model: none of its end tokens is among its {rows} token ids; its tokenizer is not this model's"
+        )
     pad = tokenizer.pad_token_id
     forward = inspect.signature(model.forward).parameters
     policy = Policy(
         model=model,
         tokenizer=tokenizer,
         eos_ids=eos,
-        pad_id=eos[0] if pad is None else int(pad),
+        pad_id=eos[0] if pad is None or pad >= rows else int(pad),
         split_head=False,
         shares_prompt=False,
         cache_argument="cache" if "cache" in forward else "past_key_values",
@@ -152,8 +175,12 @@ def _eos_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
     for owner in (getattr(model, "generation_config", None), model.config, tokenizer):
         ids = getattr(owner, "eos_token_id", None)
         for i in ids if isinstance(ids, list | tuple) else [ids]:
-            if i is not None and int(i) not in found:
-                found.append(int(i))
+            if i is None:
+                continue
+            if not isinstance(i, int):
+                raise UserError(f"model: eos_token_id is {show(i)}; it is a whole number, or a list of them")
+            if i not in found:
+                found.append(i)
     return tuple(found)
 
 

@@ -6,9 +6,12 @@ config.yaml  events.jsonl  clock.jsonl  [rollouts.jsonl]  checkpoints/step_N/  r
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import itertools
+import json
+import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -20,8 +23,8 @@ from rollwise.errors import UserError
 from rollwise.events import CLOCK, EVENTS, ROLLOUTS, SCHEMA, EventLog
 from rollwise.loop import Loop
 from rollwise.policy import Policy
-from rollwise.records import Group, StepRecord
-from rollwise.tasks import PATH_ARGS, Task
+from rollwise.records import Group, Prompt, StepRecord
+from rollwise.tasks import PATH_ARGS, PromptSource, Task
 
 
 class Display(Protocol):
@@ -39,23 +42,41 @@ class Display(Protocol):
 
 
 # Settings that may differ between a run and its continuation: none changes what a step does.
-MAY_CHANGE = ("budget.", "checkpoint.", "log.", "output")
+MAY_CHANGE = ("budget.", "checkpoint.", "log.")
+LOCK = ".lock"
 
 
 def free_output(config: RunConfig) -> Path:
     """The folder asked for, which must be free; or, where none was, the first free one of the default name."""
     if config.output:
-        output = Path(config.output).expanduser()
-        if _in_use(output):
-            raise UserError(f"output: {output} is in use; resume it with `rollwise resume {output}` or choose another")
+        output = _path(config.output)
+        _check_free(output)
         return output
     name = f"runs/{title(config)}-{config.method}-seed{config.seed}"
     candidates = (Path(name if n == 1 else f"{name}-{n}") for n in itertools.count(1))
     return next(c for c in candidates if not _in_use(c))
 
 
+def _path(text: str) -> Path:
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise UserError("output: holds characters that no path can; choose another") from None
+    if "\0" in text:
+        raise UserError("output: holds a zero byte; choose another")
+    return Path(text).expanduser()
+
+
+def _check_free(output: Path) -> None:
+    if _in_use(output):
+        raise UserError(
+            f"output: {output} is in use; resume it with `rollwise resume {output}`, choose another, or delete it"
+        )
+
+
 def _in_use(output: Path) -> bool:
-    return output.exists() and (not output.is_dir() or any(output.iterdir()))
+    """Whether anything but a lock is there."""
+    return output.exists() and (not output.is_dir() or any(p.name != LOCK for p in output.iterdir()))
 
 
 def derived(config: RunConfig) -> dict[str, Any]:
@@ -78,10 +99,10 @@ def start(config: RunConfig, display: Display) -> tuple[Path, dict[str, Any]]:
     try:
         output.mkdir(parents=True, exist_ok=True)
         lock = _lock(output)
-        (output / "config.yaml").write_text(dump_yaml(config), encoding="utf-8")
     except OSError as error:
         raise UserError(f"output: {output} cannot be written ({error.strerror})") from None
     with lock:
+        _check_free(output)  # again, now that nobody else can take it
         return output, _from_the_beginning(config, output, tasks, policy, display)
 
 
@@ -106,8 +127,9 @@ def _from_the_beginning(
     config: RunConfig, output: Path, tasks: dict[str, Task], policy: Policy, display: Display
 ) -> dict[str, Any]:
     start_of_logs = {"events": 0, "clock": 0, "rollouts": 0}
+    (output / "config.yaml").write_text(dump_yaml(config), encoding="utf-8")
     with (
-        _Folder(output, config, policy, display, at=start_of_logs) as folder,
+        _Folder(output, config, policy, fingerprint(config, tasks), display, at=start_of_logs) as folder,
         _interruptible(display) as interrupted,
     ):
         loop = folder.loop = make_loop(config, tasks, policy, folder, interrupted)
@@ -144,31 +166,30 @@ def resume(output: Path, changes: Callable[[dict[str, Any]], RunConfig], display
         raise UserError(f"{output}: not a run folder (no config.yaml); give the folder of a run")
     stored = build(read_yaml(output / "config.yaml"), str(output / "config.yaml"))
     config = changes(to_tree(stored))
-    config.output = str(output)
-    changed = _changed(stored, config)
-    refused = [k for k in changed if not k.startswith(MAY_CHANGE)]
-    if refused:
-        was, now = changed[refused[0]]
-        raise UserError(
-            f"{output}: {refused[0]} was {was} and would be {now}; a resumed run keeps its settings "
-            f"(free to change: {', '.join(m.rstrip('.') for m in MAY_CHANGE)})"
-        )
+    if config.output != stored.output:
+        raise UserError(f"{output}: a resumed run stays in its folder; leave output out")
+    config.output = stored.output = str(output)
+    changed = _allowed_changes(output, stored, config)
     with _lock(output):
         if not checkpoint.steps(output / "checkpoints"):
             display.note(f"{output} has no checkpoint yet: it begins again")
             tasks, policy = _load(config, display)
-            (output / "config.yaml").write_text(dump_yaml(config), encoding="utf-8")
             return _from_the_beginning(config, output, tasks, policy, display)
-        path, notes = checkpoint.newest(output / "checkpoints")
+        path, notes = checkpoint.newest(output / "checkpoints", lambda p: _logs_fit(output, p))
         for note in notes:
             display.note(note)
         try:
             state = checkpoint.load(path)
+            _allowed_changes(output, build({**state["config"], "output": str(output)}, str(path)), config)
             tasks = load_tasks(config)
             check_data(config, tasks)
+            if fingerprint(config, tasks) != state["data"]:
+                raise UserError(
+                    f"{output}: its data has changed since it began; bring the old rows back, or start anew"
+                )
             policy = load_model(config, path / "model")
             with (
-                _Folder(output, config, policy, display, at=state["logs"]) as folder,
+                _Folder(output, config, policy, state["data"], display, at=state["logs"]) as folder,
                 _interruptible(display) as interrupted,
             ):
                 loop = folder.loop = make_loop(config, tasks, policy, folder, interrupted)
@@ -179,8 +200,49 @@ def resume(output: Path, changes: Callable[[dict[str, Any]], RunConfig], display
                     (output / "config.yaml").write_text(dump_yaml(config), encoding="utf-8")
                 display.note(f"resumed {output} at step {loop.step}")
                 return folder.finish(loop)
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{path}: does not fit this run ({error})") from None
+
+
+def fingerprint(config: RunConfig, tasks: Mapping[str, Task]) -> str:
+    """A hash over the prompts and answers of the run's data, as many rows as are checked at its start."""
+    digest = hashlib.sha256()
+    for name, task in tasks.items():
+        for source, used in ((task.train, len(task.train)), (task.heldout, heldout_used(config, task))):
+            digest.update(f"{name} {used}".encode())
+            for prompt in checked_rows(source, used):
+                digest.update(json.dumps(prompt.to_json(), sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+def checked_rows(source: PromptSource, used: int) -> Iterator[Prompt]:
+    """All of a data set of up to 20,000 rows, as many evenly spread rows of a larger one, the first 1,000 of a
+    generated task."""
+    most = min(used, 1_000 if source.generated else PROMPTS_CHECKED)
+    stride = 1 if source.generated else max(1, used // most)
+    return (source[i * stride] for i in range(most))
+
+
+def _logs_fit(output: Path, path: Path) -> str | None:
+    """Whether the logs still hold what they held when the checkpoint was taken; clock times may be missing."""
+    logs = checkpoint.load(path)["logs"]
+    for name, file in (("events", EVENTS), ("rollouts", ROLLOUTS)):
+        if name in logs and (not (output / file).is_file() or (output / file).stat().st_size < logs[name]):
+            return f"{file} is shorter than it was then"
+    return None
+
+
+def _allowed_changes(output: Path, stored: RunConfig, config: RunConfig) -> dict[str, tuple[Any, Any]]:
+    """What differs. Raises UserError where it may not."""
+    changed = _changed(stored, config)
+    refused = [k for k in changed if not k.startswith(MAY_CHANGE)]
+    if refused:
+        was, now = changed[refused[0]]
+        raise UserError(
+            f"{output}: {refused[0]} was {was} and would be {now}; a resumed run keeps its settings "
+            f"(free to change: {', '.join(m.rstrip('.') for m in MAY_CHANGE)})"
+        )
+    return changed
 
 
 def _changed(a: RunConfig, b: RunConfig) -> dict[str, tuple[Any, Any]]:
@@ -192,14 +254,10 @@ PROMPTS_CHECKED = 20_000
 
 
 def _check_prompts(config: RunConfig, policy: Policy, task: Task) -> None:
-    """Prompts fit, before the folder is made: all of a data set of up to 20,000 rows, as many evenly spread rows of a
-    larger one, the first 1,000 of a generated task. One that is found later ends the run with the same line."""
+    """Prompts fit, before the folder is made. One that is found later ends the run with the same line."""
     for source, used in ((task.train, len(task.train)), (task.heldout, heldout_used(config, task))):
-        most = min(used, 1_000 if source.generated else PROMPTS_CHECKED)
-        stride = 1 if source.generated else max(1, used // most)
-        for prompt in (source[i * stride] for i in range(most)):
-            length = len(policy.encode(prompt))
-            _check_length(prompt.uid, length, config.sampling.max_prompt_length)
+        for prompt in checked_rows(source, used):
+            _check_length(prompt.uid, len(policy.encode(prompt)), config.sampling.max_prompt_length)
 
 
 def _check_length(uid: str, length: int, limit: int) -> None:
@@ -213,9 +271,15 @@ class _Folder:
     loop: Loop
 
     def __init__(
-        self, output: Path, config: RunConfig, policy: Policy, display: Display, at: dict[str, int] | None = None
+        self,
+        output: Path,
+        config: RunConfig,
+        policy: Policy,
+        data: str,
+        display: Display,
+        at: dict[str, int] | None = None,
     ) -> None:
-        self.output, self.config, self.policy, self.display = output, config, policy, display
+        self.output, self.config, self.policy, self.data, self.display = output, config, policy, data, display
         place = at or {}
         self.events = EventLog(output / EVENTS, at=place.get("events"))
         self.clock = EventLog(output / CLOCK, at=place.get("clock"))
@@ -260,13 +324,21 @@ class _Folder:
     def checkpoint(self, step: int) -> None:
         if step == self.saved_at:
             return
+        for log in (self.events, self.clock, self.rollouts):
+            if log is not None:
+                log.sync()
         logs = {"events": self.events.size, "clock": self.clock.size}
         if self.rollouts is not None:
             logs["rollouts"] = self.rollouts.size
         checkpoint.save(
             self.output / "checkpoints",
             step,
-            {"loop": self.loop.state_dict(), "logs": logs},
+            {
+                "loop": self.loop.state_dict(),
+                "logs": logs,
+                "config": {k: v for k, v in to_tree(self.config).items() if k != "output"},
+                "data": self.data,
+            },
             self._write_model,
             keep=self.config.checkpoint.keep,
         )
@@ -279,7 +351,7 @@ class _Folder:
 
 def _lock(output: Path) -> IO[str]:
     """An exclusive lock on the folder, held until the file is closed."""
-    handle = (output / ".lock").open("w")
+    handle = (output / LOCK).open("w")
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

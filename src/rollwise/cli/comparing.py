@@ -66,12 +66,18 @@ def _factor(text: str, methods: list[str]) -> tuple[str, float]:
     return name, factor
 
 
+MOST_SEEDS = 1000
+
+
 def _seeds(text: str) -> list[int]:
     try:
         numbers = [int(t) for t in text.split(",") if t.strip()]
     except ValueError:
         raise UserError(f"--seeds {text}: give a number of seeds, or seeds with commas") from None
-    seeds = list(range(numbers[0])) if "," not in text and numbers else numbers
+    counted = "," not in text and len(numbers) == 1
+    if len(numbers) > MOST_SEEDS or (counted and numbers[0] > MOST_SEEDS):
+        raise UserError(f"--seeds {text}: at most {MOST_SEEDS:,} seeds")
+    seeds = list(range(numbers[0])) if counted else numbers
     if not seeds or min(numbers) < 0 or len(set(seeds)) != len(seeds):
         raise UserError(f"--seeds {text}: give at least one seed, each once")
     return seeds

@@ -29,14 +29,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         handler = getattr(import_module(f"rollwise.cli.{args.module}"), args.handler)
         return int(handler(args))
     except UserError as error:
-        print(f"rollwise: error: {error}", file=sys.stderr)
-        return 2
+        return _refuse(str(error))
     except KeyboardInterrupt:
         print("rollwise: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
         sys.stderr.close()
         return 1
+    except OSError as error:  # a full disk, a path too long: the system's own words
+        where = f"{error.filename}: " if error.filename else ""
+        return _refuse(f"{where}{error.strerror or error}")
+
+
+def _refuse(text: str) -> int:
+    """One line, whatever a path or a value in it holds."""
+    line = " ".join(text.split()).encode("utf-8", "backslashreplace").decode("utf-8")
+    print(f"rollwise: error: {line}", file=sys.stderr)
+    return 2
 
 
 def parser() -> argparse.ArgumentParser:
@@ -128,8 +137,8 @@ def _positive(text: str) -> int:
 
 def _temperature(text: str) -> float:
     value = float(text)
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not 0 or above")
+    if value != 0 and not 1e-3 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not 0 (greedy) or at least 0.001")
     return value
 
 

@@ -7,6 +7,7 @@ with). A finished folder is used again only if it was started with the same argu
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -259,11 +260,26 @@ def run(
     return done, sorted(failures, key=lambda failure: order[failure.name])
 
 
+def _alive(folder: Path) -> bool:
+    """Whether a process holds the lock of a run folder."""
+    lock = folder / ".lock"
+    if not lock.is_file():
+        return False
+    with lock.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
+
 def _start(job: Job, train: Sequence[str]) -> _Child:
     job.log.parent.mkdir(parents=True, exist_ok=True)
     if job.folder.is_symlink():
         raise UserError(f"{clean(job.folder)}: is a link; remove it")
     if job.folder.exists():  # an unfinished run of this very job: `kept` made sure
+        if _alive(job.folder):
+            raise UserError(f"{clean(job.folder)}: is still being written by another process; wait for it or end it")
         shutil.rmtree(job.folder)
     job.record.write_text(json.dumps(job.started_with()) + "\n", encoding="utf-8")
     log = job.log.open("wb")

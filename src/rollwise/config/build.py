@@ -13,7 +13,9 @@ from typing import Any, Literal
 from rollwise.config.pilot import accepted, pilot_prompts, pilot_rollouts
 from rollwise.config.schema import RunConfig
 from rollwise.config.tasks import check_tasks
-from rollwise.errors import UserError, nearest
+from rollwise.errors import UserError, nearest, show
+
+LARGEST = 10**18
 
 
 def build(tree: Mapping[str, Any], source: str = "config", *, together: bool = True) -> RunConfig:
@@ -27,7 +29,7 @@ def build(tree: Mapping[str, Any], source: str = "config", *, together: bool = T
 
 def _build(cls: type, tree: Any, prefix: str, source: str) -> Any:
     if not isinstance(tree, Mapping):
-        raise UserError(f"{source}: '{prefix[:-1]}' is {_show(tree)}; it is a section of keys")
+        raise UserError(f"{source}: '{prefix[:-1]}' is {show(tree)}; it is a section of keys")
     hints = typing.get_type_hints(cls)
     fields = {f.name: f for f in dataclasses.fields(cls)}
     values: dict[str, Any] = {}
@@ -59,11 +61,6 @@ def _dotted(cls: type, prefix: str = "") -> list[str]:
     return out
 
 
-def _show(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else text[:37] + "..."
-
-
 def _convert(value: Any, hint: Any, meta: Mapping[str, Any], name: str, source: str) -> Any:
     """`value` as the type of its field, bounds checked."""
     if dataclasses.is_dataclass(hint):
@@ -77,7 +74,7 @@ def _convert(value: Any, hint: Any, meta: Mapping[str, Any], name: str, source: 
         allowed = typing.get_args(want)
         if value not in allowed or isinstance(value, bool):
             shown = ", ".join(map(str, allowed))
-            raise UserError(f"{source}: {name} is {_show(value)}; one of {shown}")
+            raise UserError(f"{source}: {name} is {show(value)}; one of {shown}")
         return value
     base = typing.get_origin(want) or want
     if base in (list, dict) and typing.get_args(want)[-1] is not Any:
@@ -85,6 +82,8 @@ def _convert(value: Any, hint: Any, meta: Mapping[str, Any], name: str, source: 
     if base is float and isinstance(value, str):  # YAML 1.1 reads 1e-5 as text
         with contextlib.suppress(ValueError):
             value = float(value)
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise UserError(f"{source}: {name} is {show(value)}; a number of at most 18 digits")
     if base is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if base is int and isinstance(value, float) and value.is_integer():
@@ -92,7 +91,7 @@ def _convert(value: Any, hint: Any, meta: Mapping[str, Any], name: str, source: 
     if not isinstance(value, base) or (isinstance(value, bool) and base is not bool):
         kinds = {int: "a whole number", float: "a number", str: "text", bool: "true or false", dict: "a mapping"}
         null = " or null" if optional else ""
-        raise UserError(f"{source}: {name} is {_show(value)}; it is {kinds[base]}{null}")
+        raise UserError(f"{source}: {name} is {show(value)}; it is {kinds[base]}{null}")
     if base in (int, float):
         _check_bounds(value, meta, name, source)
     return value
@@ -103,10 +102,10 @@ def _convert_each(value: Any, hint: Any, meta: Mapping[str, Any], name: str, sou
     item = typing.get_args(hint)[-1]
     if typing.get_origin(hint) is list:
         if not isinstance(value, list | tuple):
-            raise UserError(f"{source}: {name} is {_show(value)}; it is a list")
+            raise UserError(f"{source}: {name} is {show(value)}; it is a list")
         return [_convert(v, item, meta, f"{name}[{i}]", source) for i, v in enumerate(value)]
     if not isinstance(value, Mapping) or not all(isinstance(k, str) for k in value):
-        raise UserError(f"{source}: {name} is {_show(value)}; it is a mapping of names")
+        raise UserError(f"{source}: {name} is {show(value)}; it is a mapping of names")
     return {k: _convert(v, item, meta, f"{name}.{k}", source) for k, v in value.items()}
 
 
@@ -117,6 +116,7 @@ def _check_bounds(value: float, meta: Mapping[str, Any], name: str, source: str)
         ("gt", lambda v, b: v > b, "above"),
         ("ge", lambda v, b: v >= b, "at least"),
         ("le", lambda v, b: v <= b, "at most"),
+        ("lt", lambda v, b: v < b, "below"),
     ):
         limit = meta.get(bound)
         if limit is not None and not holds(value, limit):  # type: ignore[no-untyped-call]

@@ -48,7 +48,7 @@ def read_yaml(path: Path) -> Tree:
         raise UserError(f"{path}: cannot be read ({_reason(error)}); give a YAML file") from None
     try:
         data = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    except Exception as error:  # a tag such as !!int on text that is none raises whatever its constructor does
         where = getattr(error, "problem_mark", None)
         at = f" line {where.line + 1}" if where else ""
         raise UserError(f"{path}{at}: not valid YAML ({getattr(error, 'problem', None) or 'unreadable'})") from None
@@ -72,7 +72,7 @@ def parse_override(text: str) -> Tree:
         raise UserError(f"--set {text}: give it as key=value, for example --set learner.lr=1e-5")
     try:
         parsed = yaml.safe_load(value)
-    except (yaml.YAMLError, RecursionError, ValueError):
+    except Exception:  # as in read_yaml
         raise UserError(f"--set {text}: the value is not valid YAML") from None
     return nest(name.strip(), parsed)
 

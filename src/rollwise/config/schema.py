@@ -6,9 +6,17 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 
-def key(default: Any, doc: str, *, ge: float | None = None, gt: float | None = None, le: float | None = None) -> Any:
+def key(
+    default: Any,
+    doc: str,
+    *,
+    ge: float | None = None,
+    gt: float | None = None,
+    le: float | None = None,
+    lt: float | None = None,
+) -> Any:
     """A config field with its explanation and its bounds."""
-    meta = {"doc": doc, "ge": ge, "gt": gt, "le": le}
+    meta = {"doc": doc, "ge": ge, "gt": gt, "le": le, "lt": lt}
     if isinstance(default, dict | list):
         return field(default_factory=lambda: type(default)(default), metadata=meta)
     return field(default=default, metadata=meta)
@@ -24,10 +32,10 @@ class BudgetConfig:
 
 @dataclass(slots=True, kw_only=True)
 class SamplingConfig:
-    temperature: float = key(1.0, "softmax temperature of training rollouts", gt=0)
+    temperature: float = key(1.0, "softmax temperature of training rollouts", ge=1e-3)
     top_p: float = key(1.0, "nucleus mass; 1 keeps the whole distribution", gt=0, le=1)
     max_prompt_length: int = key(1024, "prompt tokens; a longer prompt is an error, never cut", gt=0)
-    max_completion_length: int = key(1024, "completion tokens, the end token included", gt=0)
+    max_completion_length: int = key(1024, "completion tokens, the end token included", gt=0, le=2**20)
     max_rows: int = key(512, "rollouts generated side by side in one call; bounds the KV cache", gt=0)
 
 
@@ -209,13 +217,13 @@ class ObjectiveConfig:
         "clipped as one (GSPO); cispo: the ratio bounded as a constant weight of the log-prob",
     )
     clip_low: float = key(0.2, "ratio is clipped below at 1 - clip_low", ge=0, le=1)
-    clip_high: float = key(0.28, "ratio is clipped above at 1 + clip_high", ge=0)
+    clip_high: float = key(0.28, "ratio is clipped above at 1 + clip_high", ge=0, le=1e6)
     dual_clip: float | None = key(10.0, "bound on the loss of a negative advantage, in units of it; null: off", gt=1)
     behaviour_weight: bool = key(False, "sequence, cispo: times the weight prox/behaviour, as decoupled always is")
     weight_level: Literal["token", "sequence"] = key(
         "token", "the weight of each token, or the product of a rollout's: unbiased, and of high variance"
     )
-    weight_cap: float | None = key(None, "upper bound on the weight; null: none", gt=0)
+    weight_cap: float | None = key(None, "upper bound on the weight; null: none", gt=0, le=1e6)
     weight_over_cap: Literal["clamp", "mask"] = key("clamp", "tokens above the cap are clamped or removed")
     reduction: Literal["token", "sequence", "prompt", "constant"] = key(
         "token",
@@ -229,8 +237,8 @@ class ObjectiveConfig:
 @dataclass(slots=True, kw_only=True)
 class LearnerConfig:
     lr: float = key(1e-6, "AdamW learning rate", gt=0)
-    beta1: float = key(0.9, "AdamW", ge=0, le=1)
-    beta2: float = key(0.999, "AdamW", ge=0, le=1)
+    beta1: float = key(0.9, "AdamW", ge=0, lt=1)
+    beta2: float = key(0.999, "AdamW", ge=0, lt=1)
     eps: float = key(1e-8, "AdamW", gt=0)
     weight_decay: float = key(0.0, "AdamW, decoupled", ge=0)
     warmup_updates: int = key(0, "linear warm-up, counted in optimizer updates", ge=0)
@@ -248,7 +256,7 @@ class EvalConfig:
     every: int | None = key(10, "evaluate after every so many steps; null: only at start and end", gt=0)
     every_rollouts: int | None = key(None, "also after the step that crosses each multiple of this", gt=0)
     prompts: int = key(512, "held-out prompts, of each task", gt=0)
-    samples: int = key(1, "completions per prompt", gt=0)
+    samples: int = key(1, "completions per prompt", gt=0, le=100_000)
     temperature: float = key(1.0, "0 is greedy", ge=0)
     top_p: float = key(1.0, "nucleus mass", gt=0, le=1)
     seed: int = key(

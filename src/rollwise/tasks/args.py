@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from rollwise.config import key
-from rollwise.errors import UserError, nearest
+from rollwise.errors import UserError, nearest, show
 
 A = TypeVar("A")
 
@@ -21,8 +21,8 @@ WANT = {int: "a whole number", str: "text", list: "a list of whole numbers"}
 class GeneratedArgs:
     """What every task that makes up its own questions can be told."""
 
-    train_size: int = key(1_000_000, "training prompts; prompt i is always the same one", ge=1)
-    heldout_size: int = key(10_000, "held-out prompts", ge=1)
+    train_size: int = key(1_000_000, "training prompts; prompt i is always the same one", ge=1, le=10**8)
+    heldout_size: int = key(10_000, "held-out prompts", ge=1, le=10**8)
     data_seed: int = key(0, "seed of the questions; apart from the run's seed, so that runs share their data", ge=0)
     template: Literal["auto", "bare", "instruct", "base"] = key(
         "auto", "bare: starters; instruct: chat models; base: plain continuation"
@@ -80,5 +80,4 @@ def _check_bounds(name: str, value: int, meta: Mapping[str, Any]) -> None:
 
 def wrong(name: str, value: Any, right: str) -> UserError:
     """The error line for one setting of a task."""
-    text = repr(value)
-    return UserError(f"task_args.{name} is {text if len(text) <= 40 else text[:37] + '...'}; it must be {right}")
+    return UserError(f"task_args.{name} is {show(value)}; it must be {right}")

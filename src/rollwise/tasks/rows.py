@@ -17,6 +17,8 @@ MAX_NUMBERS, MAX_VALUE = 16, 10**12 - 1  # what the verifier's limits leave room
 def read_problems(file: str) -> list[Problem]:
     """All rows of a file; empty lines are passed over. Raises UserError."""
     path = Path(file)
+    if path.exists() and not path.is_file():
+        raise UserError(f"{file}: cannot be read (not a file); give a JSONL file, {EXAMPLE}")
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError, ValueError) as error:
