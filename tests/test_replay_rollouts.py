@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,28 +18,13 @@ from rollwise.advantage import GroupAdvantage, group_advantage
 from rollwise.config import build
 from rollwise.errors import UserError
 from rollwise.learner.batching import mini_batches
-from rollwise.learner.learner import Learned, Learner
 from rollwise.learner.stats import TokenLog
 from rollwise.ledger import key
 from rollwise.objective import TokenStats
-from rollwise.records import Batch, Credit, Group, Placed, Role, Row, Verdict, VerdictKind
-from rollwise.replay.columns import pack_credits, pack_groups, unpack_credits, unpack_groups
+from rollwise.records import Credit, Group, Placed, Role, Row, Verdict, VerdictKind
 from rollwise.replay.draw import log_priority, weighted_draw
 from rollwise.replay.rollouts import RolloutReplay
 from tests.samples import group
-from tests.test_resume import again
-
-Train = Callable[..., Any]
-# Lengths at which about half of the starter's groups are mixed.
-WARM = {
-    "replay.warmup_steps": 2,
-    "budget.steps": 6,
-    "prompts_per_step": 8,
-    "task_args.min_digits": 6,
-    "task_args.max_digits": 9,
-    "learner.lr": 3e-4,
-}
-METHODS = ["per", "per-uniform", "per-sigma", "per-groups", "per-pool", "per-tau1", "per-decoupled"]
 
 
 def mixed(uid: int, right: int = 1, size: int = 4, step: int = 1) -> Group:
@@ -329,32 +313,6 @@ def test_store_invariants(steps: list[tuple[list[int], bool]], limit: dict[str, 
         assert s.admitted == s.table["rows"].sum() + s.evicted + s.expired
 
 
-@given(st.lists(st.integers(1, 3), min_size=1, max_size=5), st.integers(0, 3))
-def test_stored_groups_read_back_equal(rights: list[int], bare: int) -> None:
-    groups = []
-    for uid, right in enumerate(rights):
-        g = mixed(uid, right)
-        singles = [dataclasses.replace(g, rollouts=(r,)) for r in g.remembering(zeros(g.rollouts), [None] * 4).rollouts]
-        groups += [g, *singles[bare:]]
-    back = unpack_groups(pack_groups(groups))
-    assert [g.to_json() for g in back] == [g.to_json() for g in groups]
-    for a, b in zip(back, groups, strict=True):
-        for r, q in zip(a.rollouts, b.rollouts, strict=True):
-            assert r.completion_ids.dtype == q.completion_ids.dtype and r.logprobs.dtype == q.logprobs.dtype
-
-
-def test_stored_credits_read_back_equal() -> None:
-    credits = [
-        Credit(advantage=-0.5),
-        Credit(advantage=np.array([0.25, -1.0])),
-        Credit(advantage=np.array([2.0]), returns=np.array([1.0]), values=np.ones(1, dtype=np.float32), counts=False),
-    ]
-    for a, b in zip(unpack_credits(pack_credits(credits)), credits, strict=True):
-        assert type(a.advantage) is type(b.advantage) and np.array_equal(a.advantage, b.advantage)
-        assert a.counts == b.counts and np.array_equal(a.returns or [], b.returns or [])
-        assert (a.values is None) == (b.values is None)
-
-
 def test_foreign_state_is_refused() -> None:
     state = store().state_dict()
     for broken in ({**state, "more": 1}, {**state, "table": {}}, {k: v for k, v in state.items() if k != "credits"}):
@@ -384,131 +342,7 @@ def test_mini_batches_are_even_in_rows(sizes: list[int], count: int, step: int) 
         assert max(map(len, plan)) - min(map(len, plan)) <= 2 * max(sizes)
 
 
-# --- through the real loop -------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def batches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Batch, Learned]]:
-    """Every batch the real learner is given, with what it left behind."""
-    seen: list[tuple[Batch, Learned]] = []
-    original = Learner.update
-
-    def spy(self: Learner, batch: Batch, signals: Any) -> Learned:
-        learned = original(self, batch, signals)
-        seen.append((batch, learned))
-        return learned
-
-    monkeypatch.setattr(Learner, "update", spy)
-    return seen
-
-
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> dict[Any, np.ndarray]:
-    """Log-probs at birth of the rollouts that a pool left out."""
-    seen: dict[Any, np.ndarray] = {}
-    original = RolloutReplay._from_pool
-
-    def spy(self: RolloutReplay, *args: Any) -> Any:
-        placed = original(self, *args)
-        seen.update(self._undrawn)
-        return placed
-
-    monkeypatch.setattr(RolloutReplay, "_from_pool", spy)
-    return seen
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_every_replayed_row_is_the_row_that_was_born(
-    train: Train, batches: list[Any], undrawn: dict[Any, np.ndarray], method: str
-) -> None:
-    """Credit, tokens and birth log-probs of every row, of all groups and members."""
-    run = train(method, {**WARM, "log.rollouts": True, "objective.clip_high": 5.0})
-    groups = [Group.from_json({k: v for k, v in g.items() if k != "step"}) for g in run.groups()]
-    of = {key(r): (g, i) for g in groups for i, r in enumerate(g.rollouts)}
-    birth: dict[Any, np.ndarray] = {}
-    seen: set[Any] = set()
-    for batch, learned in batches:
-        birth.update(undrawn)
-        for row, prox in zip(batch.rows, learned.prox, strict=True):
-            group_, member = of[key(row.rollout)]
-            wanted = group_advantage([r.reward for r in group_.rollouts], ddof=0)[member]
-            assert row.credit.advantage == wanted
-            np.testing.assert_array_equal(row.rollout.completion_ids, group_.rollouts[member].completion_ids)
-            np.testing.assert_array_equal(row.rollout.prompt_ids, group_.rollouts[member].prompt_ids)
-            assert prox is not None and row.credit.teaches
-            if row.role is Role.fresh:
-                assert row.rollout.birth_step == batch.step
-                birth[key(row.rollout)] = prox
-                continue
-            seen.add(key(row.rollout))
-            assert 1 <= row.age == batch.step - row.rollout.birth_step <= 10
-            np.testing.assert_array_equal(row.rollout.birth_logprobs, birth[key(row.rollout)])
-            assert not np.array_equal(prox, birth[key(row.rollout)]), "the policy has moved since"
-        assert len({key(r.rollout) for r in batch.rows}) == len(batch.rows)
-    assert len({uid for uid, _ in seen}) > 4 and {m for _, m in seen} == {0, 1, 2, 3}
-    assert {bool(n) for n in run.metric("replay/rollouts")[:2]} == {False}
-    assert min(run.metric("replay/rollouts")[2:]) > 0
-
-
-def test_while_nothing_is_drawn_per_is_grpo_without_dead_groups(train: Train) -> None:
-    """Bit for bit: the ratio of fresh rows to their birth policy is the ratio to the proximal one."""
-    a = train("per", {"replay.warmup_steps": 9}, name="a")
-    b = train("grpo-filter", {"advantage.ddof": 0}, name="b")
-    assert a.weights() == b.weights()
-    assert train("per", WARM | {"budget.steps": 4}, name="c").weights() != b.weights()
-
-
-def test_updates_and_shares(train: Train) -> None:
-    run = train("per", WARM)
-    fresh = [s["metrics"]["batch/groups"] - s["metrics"]["replay/groups"] for s in run.steps]
-    for step, own in zip(run.steps, fresh, strict=True):
-        drawn = step["metrics"]["replay/rollouts"]
-        assert step["metrics"]["updates"] == min(2, own), "as many as without replay"
-        assert drawn == (round(0.5 * 4 * own) if step["step"] > 2 else 0)
-        assert step["metrics"]["replay/share"] == pytest.approx(drawn / (drawn + 4 * own))
-        assert 0 <= step["metrics"].get("replay/zero_grad_frac", 0) <= 1
-    assert run.metric("replay/size")[-1] == 4 * sum(fresh)
-
-
-def test_the_pool_books_what_it_leaves_out_as_surplus(train: Train) -> None:
-    run = train("per-pool", {**WARM, "log.rollouts": True})
-    alive = [
-        [len({r["reward"] for r in g["rollouts"]}) > 1 for g in run.groups() if g["step"] == s["step"]]
-        for s in run.steps
-    ]
-    before = Counter[str]()
-    for step, flags in zip(run.steps, alive, strict=True):
-        outcomes = {k: v["rollouts"] for k, v in step["ledger"]["outcomes"].items()}
-        rows = step["metrics"]["batch/groups"]
-        old = step["metrics"]["replay/rollouts"]
-        own = 4 * sum(flags)
-        assert rows == own + (round(own / 2) if step["step"] > 2 else 0)
-        assert outcomes["trained"] - before["trained"] == rows - old
-        assert outcomes["surplus"] - before["surplus"] == own - (rows - old)
-        before = Counter(outcomes)
-    assert before["surplus"] > 0
-    assert run.ledger["replayed"]["rollouts"] == sum(run.metric("replay/rollouts"))
-
-
-def test_a_buffer_that_is_not_restored_would_be_seen(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = train("per", WARM, name="whole")
-    train("per", {**WARM, "budget.steps": 4}, name="cut")
-    monkeypatch.setattr(RolloutReplay, "load_state_dict", lambda self, state: None)
-    cut = again(whole.folder.parent / "cut", budget__steps=6)
-    assert cut.weights() != whole.weights()
-
-
-def test_one_step_of_age(train: Train, batches: list[Any]) -> None:
-    train("per-tau1", WARM)
-    assert {row.age for batch, _ in batches for row in batch.rows if row.role is Role.replay} == {1}
-
-
-def test_all_replayed_tokens_without_gradient(train: Train) -> None:
-    """A clip that leaves no room removes what moved away in the advantage's favour; nearly all or none is left."""
-    free = train("per", {**WARM, "objective.clip_low": 1.0, "objective.clip_high": 1e6, "objective.dual_clip": None})
-    tight = train("per", {**WARM, "objective.clip_low": 0.0, "objective.clip_high": 0.0}, name="tight")
-    assert {v for v in free.metric("replay/zero_grad_frac") if v is not None} == {0.0}
-    assert max(v for v in tight.metric("replay/zero_grad_frac") if v is not None) > 0.2
+# --- what the learner counts, and what settings refuse -----------------------------------------------------------------
 
 
 def test_shares_of_replayed_tokens_without_gradient() -> None:
