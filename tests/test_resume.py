@@ -250,7 +250,9 @@ def test_settings_changed_by_hand_are_refused(train: Train) -> None:
 
 def test_changed_data_is_refused(tmp_path: Path) -> None:
     data = tmp_path / "d.jsonl"
-    rows = [{"nums": [a, b, a + b], "target": a * b + a + b} for a in range(2, 9) for b in range(2, 9)]
+    rows: list[dict[str, Any]] = [
+        {"nums": [a, b, a + b], "target": a * b + a + b} for a in range(2, 9) for b in range(2, 9)
+    ]
     data.write_text("".join(json.dumps(r) + "\n" for r in rows))
     settings = {"task": "countdown", "task_args": {"data": str(data)}, "budget": {"steps": 2}, "prompts_per_step": 4}
     folder, _ = run.start(resolve([("test", {**settings, "output": str(tmp_path / "run")})]), Console())
@@ -261,18 +263,22 @@ def test_changed_data_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_taken_while_the_model_loads_is_left_alone(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = run.load_model
+    from rollwise import assemble
+
     first: list[Finished] = []
 
     def slow(config: Any, folder: Any = None) -> Any:
         if not first:
-            first.append(train("grpo", {"budget.steps": 1}, name="same"))
-        return original(config, folder)
+            first.append(taken())
+        return assemble.load_model(config, folder)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(run, "load_model", lambda c, f=None: (patched.undo(), slow(c, f))[1])
-        with pytest.raises(UserError, match="is in use"):
-            train("popo", {"budget.steps": 1}, name="same")
+    def taken() -> Finished:
+        monkeypatch.undo()
+        return Finished(train("grpo", {"budget.steps": 1}, name="same").folder)
+
+    monkeypatch.setattr(run, "load_model", slow)
+    with pytest.raises(UserError, match="is in use"):
+        train("popo", {"budget.steps": 1}, name="same")
     assert Finished(first[0].folder).bytes == first[0].bytes
 
 
