@@ -342,7 +342,7 @@ def test_mini_batches_are_even_in_rows(sizes: list[int], count: int, step: int) 
         assert max(map(len, plan)) - min(map(len, plan)) <= 2 * max(sizes)
 
 
-# --- what the learner counts, and what settings refuse -----------------------------------------------------------------
+# --- what the learner counts, and what settings refuse ----------------------------------------------------------------
 
 
 def test_shares_of_replayed_tokens_without_gradient() -> None:
