@@ -91,7 +91,7 @@ def test_the_weight_of_fresh_rows_is_one(train: Train) -> None:
     """Where no pilot may wait, the correction changes nothing, bit for bit; where they do, it does."""
     fresh = {**LIVELY, "allocation.pilot.max_age": 0}
     runs = {
-        (method, name): train(method, {**settings, "budget.steps": 3}, name=f"{method}-{name}").weights()
+        (method, name): train(method, {**settings, "budget.steps": 2}, name=f"{method}-{name}").weights()
         for name, settings in (("fresh", fresh), ("stale", LIVELY))
         for method in ("pilot-commit", "pilot-commit-paper", "pilot-commit-behaviour")
     }
@@ -101,10 +101,10 @@ def test_the_weight_of_fresh_rows_is_one(train: Train) -> None:
 
 
 def test_the_paper_applies_no_weight_and_the_default_clamps_it(train: Train) -> None:
-    paper = train("pilot-commit-paper", {**LIVELY, "budget.steps": 5}, name="paper")
+    paper = train("pilot-commit-paper", {**LIVELY, "budget.steps": 4}, name="paper")
     assert {v for v in paper.metric("weight/applied_mean") if v is not None} == {1.0}
     assert max(v or 0.0 for v in paper.metric("weight/mean_abs_log")) > 1e-3
-    ours = train("pilot-commit", {**LIVELY, "budget.steps": 5, "objective.weight_cap": 1.0}, name="ours")
+    ours = train("pilot-commit", {**LIVELY, "budget.steps": 4, "objective.weight_cap": 1.0}, name="ours")
     applied, mean = ours.metric("weight/applied_mean"), ours.metric("weight/mean")
     assert any(a is not None and a < m for a, m in zip(applied, mean, strict=True))
 

@@ -8,7 +8,9 @@ stale pilot starts at 1. Weights of stale pilots are against the sampler's log-p
 them at birth; commits of the step have weight 1. The split is a share of group_size, a quarter as in the paper's
 (32, 96) and (16, 48). Age is at most 4 when a pilot is used; in the released code 5 can occur. Optimizer updates are
 those of GRPO at the same group_size; the released code sizes mini-batches by the commit rollouts and takes more
-(allocation.pilot.updates=commit). No overlong shaping. allocation/pilot.py says how epochs end and what bounds a step.
+(allocation.pilot.updates=commit). The pilots that chose a prompt count in its group's mean, as in the paper; ours is
+allocation.pilot.train_on=commit, without them. No overlong shaping. allocation/pilot.py says how epochs end and what
+bounds a step.
 
 Solved prompts are evicted for good at a pilot pass rate of 1. With few pilots that is often luck: one solved four times
 in five passes a pilot of 8 by chance in 17 % of visits, one of 2 in 64 %. Then use `pilot-commit-keep`, or
