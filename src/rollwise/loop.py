@@ -111,6 +111,7 @@ class Loop:
             signals = self.learner.signals([r for seat in placed for r in seat.group.rollouts])
             batch = self._batch(placed, self._credits(placed, signals), settled.groups)
             self.ledger.settle(settled, batch, self.step)
+            assert self.ledger.balanced(), f"step {self.step}: a rollout has no outcome, or two"
             learned = self.learner.update(batch, signals)
         self.replay.store(self._remembered(settled.groups, batch, learned), self.step)
         self.curriculum.observe(fresh)

@@ -39,21 +39,25 @@ METHODS = [
     POPO.variant(
         "popo-ineff",
         "ablation: stores and replays groups regardless of reward variance",
+        differs="dead groups of the buffer are drawn like any other, newest first; otherwise as popo",
         replay__admit="any",
     ),
     POPO.variant(
         "popo-stale",
         "ablation: replays only groups of age 10 steps or more",
+        differs="newest first among those; buffer of 18 batches, so that they are still there; otherwise as popo",
         replay__min_age=10,
     ),
     POPO.variant(
         "popo-onpolicy",
         "ablation: replayed groups treated as on-policy (weight 1)",
+        differs="the plain clipped objective on the mixed batch, log-probs recomputed; buffer as popo",
         objective__kind="clipped",
     ),
     POPO.variant(
         "popo-behaviour",
         "ablation: ratio to, and clip around, the behaviour policy",
+        differs="behaviour log-probs are the trainer's of the birth step; no weight; buffer as popo",
         objective__kind="behaviour",
     ),
     POPO.variant(

@@ -82,12 +82,12 @@ class RecentGroups:
         self,
         *,
         capacity: int,
-        admit: Literal["informative", "any"],
-        order: Literal["newest", "kl"],
-        min_age: int,
-        max_age: int | None,
-        max_uses: int | None,
-        short: Literal["keep", "drop"],
+        admit: Literal["informative", "any"] = "informative",
+        order: Literal["newest", "kl"] = "newest",
+        min_age: int = 0,
+        max_age: int | None = None,
+        max_uses: int | None = None,
+        short: Literal["keep", "drop"] = "keep",
     ) -> None:
         self.capacity = capacity
         self.admit = admit
