@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
@@ -241,6 +242,22 @@ def test_a_foreign_folder_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="started differently"):
         compare(["grpo"], [0], [], tmp_path, 3000, None, 1, None, console(), FAKE)
     assert (folder / "events.jsonl").exists()
+
+
+def test_a_run_that_is_still_going_is_left_alone(tmp_path: Path) -> None:
+    """Its comparison may have been killed while it goes on: starting it again would delete its folder."""
+    job = plan(["grpo"], [0], [], tmp_path, 3000)[0]
+    job.folder.mkdir()
+    job.record.parent.mkdir()
+    job.record.write_text(json.dumps(job.started_with()))
+    (job.folder / "precious").write_text("")
+    with (job.folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(UserError, match="still being written by another process"):
+            compare(["grpo"], [0], [], tmp_path, 3000, None, 1, None, console(), FAKE)
+        assert (job.folder / "precious").exists()
+    compare(["grpo"], [0], [], tmp_path, 3000, None, 1, None, console(), FAKE)
+    assert not (job.folder / "precious").exists(), "an unfinished run that nobody writes is started again"
 
 
 def test_bad_calls(tmp_path: Path) -> None:
