@@ -13,6 +13,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 
 from rollwise.console import Console
+from rollwise.learner.learner import Learned, Learner
+from rollwise.records import Batch
 
 Tree = dict[str, Any]
 
@@ -73,3 +75,18 @@ def train(tmp_path: Path) -> Callable[..., Finished]:
         return Finished(folder)
 
     return go
+
+
+@pytest.fixture
+def batches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Batch, Learned]]:
+    """Every batch the real learner is given, with what it left behind."""
+    seen: list[tuple[Batch, Learned]] = []
+    original = Learner.update
+
+    def spy(self: Learner, batch: Batch, signals: Any) -> Learned:
+        learned = original(self, batch, signals)
+        seen.append((batch, learned))
+        return learned
+
+    monkeypatch.setattr(Learner, "update", spy)
+    return seen

@@ -13,26 +13,10 @@ from rollwise.assemble import resolve
 from rollwise.config import merge, nest
 from rollwise.errors import UserError
 from rollwise.learner.critic import Critic
-from rollwise.learner.learner import Learned, Learner
 from rollwise.records import Batch, Role, StopReason, Verdict, VerdictKind
 from rollwise.tasks.sort_digits import SortDigits
 
 Train = Callable[..., Any]
-
-
-@pytest.fixture
-def batches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Batch, Learned]]:
-    """Every batch the real learner is given, with what it left behind."""
-    seen: list[tuple[Batch, Learned]] = []
-    original = Learner.update
-
-    def spy(self: Learner, batch: Batch, signals: Any) -> Learned:
-        learned = original(self, batch, signals)
-        seen.append((batch, learned))
-        return learned
-
-    monkeypatch.setattr(Learner, "update", spy)
-    return seen
 
 
 def dead(batch: Batch) -> list[list[Any]]:

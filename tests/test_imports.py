@@ -41,6 +41,7 @@ ROOMS = [
     "console",
     "methods",
     "assemble",
+    "folder",
     "run",
     "compare",
     "cli",

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from rollwise.advantage import group_advantage
-from rollwise.learner.learner import Learned, Learner
 from rollwise.ledger import key
-from rollwise.records import Batch, Group, Role
+from rollwise.records import Group, Role
 from rollwise.replay.rollouts import RolloutReplay
 from tests.test_resume import again
 
@@ -27,21 +26,6 @@ WARM = {
     "learner.lr": 3e-4,
 }
 METHODS = ["per", "per-uniform", "per-sigma", "per-groups", "per-pool", "per-tau1", "per-decoupled"]
-
-
-@pytest.fixture
-def batches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Batch, Learned]]:
-    """Every batch the real learner is given, with what it left behind."""
-    seen: list[tuple[Batch, Learned]] = []
-    original = Learner.update
-
-    def spy(self: Learner, batch: Batch, signals: Any) -> Learned:
-        learned = original(self, batch, signals)
-        seen.append((batch, learned))
-        return learned
-
-    monkeypatch.setattr(Learner, "update", spy)
-    return seen
 
 
 @pytest.fixture

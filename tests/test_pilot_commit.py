@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from rollwise.allocation.pilot import Pilot
-from rollwise.learner.learner import Learned, Learner
-from rollwise.records import Batch, StopReason, Verdict, VerdictKind
+from rollwise.records import StopReason, Verdict, VerdictKind
 from rollwise.replay.recent import RecentGroups
 from rollwise.tasks.sort_digits import SortDigits
 from tests.conftest import Finished
@@ -25,21 +24,6 @@ LIVELY: dict[str, Any] = {
     "prompts_per_step": 4,
     "allocation.pilot.prompts": 8,
 }
-
-
-@pytest.fixture
-def batches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Batch, Learned]]:
-    """Every batch the real learner is given, with what it left behind."""
-    seen: list[tuple[Batch, Learned]] = []
-    original = Learner.update
-
-    def spy(self: Learner, batch: Batch, signals: Any) -> Learned:
-        learned = original(self, batch, signals)
-        seen.append((batch, learned))
-        return learned
-
-    monkeypatch.setattr(Learner, "update", spy)
-    return seen
 
 
 def always(kind: VerdictKind) -> Any:

@@ -12,28 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollwise.learner.learner import Learned, Learner
+from rollwise.learner.learner import Learner
 from rollwise.records import Batch, Group, Placed, Role
 from rollwise.replay.recent import RecentGroups
 from rollwise.replay.simple import NoReplay
 from tests.samples import group
 
 Train = Callable[..., Any]
-
-
-@pytest.fixture
-def batches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Batch, Learned]]:
-    """Every batch the real learner is given, with what it left behind."""
-    seen: list[tuple[Batch, Learned]] = []
-    original = Learner.update
-
-    def spy(self: Learner, batch: Batch, signals: Any) -> Learned:
-        learned = original(self, batch, signals)
-        seen.append((batch, learned))
-        return learned
-
-    monkeypatch.setattr(Learner, "update", spy)
-    return seen
 
 
 def by_unit(batch: Batch) -> list[list[Any]]:

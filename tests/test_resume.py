@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rollwise import checkpoint, run
+from rollwise import checkpoint, folder, run
 from rollwise.assemble import resolve
 from rollwise.config import build, merge, nest
 from rollwise.console import Console
@@ -311,7 +311,7 @@ raise SystemExit(main(sys.argv[1:]))
 
 def test_two_runs_in_one_folder_are_kept_apart(train: Train) -> None:
     done = train("grpo", {"budget.steps": 2})
-    with run._lock(done.folder), pytest.raises(UserError, match="is being written by another run"):
+    with folder.lock(done.folder), pytest.raises(UserError, match="is being written by another run"):
         again(done.folder, budget__steps=3)
 
 

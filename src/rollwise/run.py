@@ -1,82 +1,28 @@
-"""A run and its folder: start, resume, checkpoints, events, and a clean end.
+"""Start a run, or resume one. What its folder holds:
 
 config.yaml  events.jsonl  clock.jsonl  [rollouts.jsonl]  checkpoints/step_N/  report.html
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import itertools
 import json
-import os
-import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any
 
 from rollwise import __version__, checkpoint
 from rollwise.assemble import check_data, heldout_used, load_model, load_tasks, make_loop, replay_capacity
 from rollwise.config import RunConfig, build, dump_yaml, leaves, read_yaml, title, to_tree
 from rollwise.errors import UserError
-from rollwise.events import CLOCK, EVENTS, ROLLOUTS, SCHEMA, EventLog
-from rollwise.loop import Loop
+from rollwise.events import EVENTS, ROLLOUTS, SCHEMA
+from rollwise.folder import Display, RunFolder, check_free, free_output, interruptible, lock
 from rollwise.policy import Policy
-from rollwise.records import Group, Prompt, StepRecord
+from rollwise.records import Prompt
 from rollwise.tasks import PATH_ARGS, PromptSource, Task
-
-
-class Display(Protocol):
-    """Where progress is shown."""
-
-    def started(self, config: RunConfig, derived: dict[str, Any]) -> None: ...
-
-    def step(self, record: StepRecord, seconds: dict[str, float]) -> None: ...
-
-    def evaluated(self, event: dict[str, Any]) -> None: ...
-
-    def note(self, text: str) -> None: ...
-
-    def stopped(self, event: dict[str, Any]) -> None: ...
-
 
 # Settings that may differ between a run and its continuation: none changes what a step does.
 MAY_CHANGE = ("budget.", "checkpoint.", "log.")
-LOCK = ".lock"
-
-
-def free_output(config: RunConfig) -> Path:
-    """The folder asked for, which must be free; or, where none was, the first free one of the default name."""
-    if config.output:
-        output = _path(config.output)
-        _check_free(output)
-        return output
-    name = f"runs/{title(config)}-{config.method}-seed{config.seed}"
-    candidates = (Path(name if n == 1 else f"{name}-{n}") for n in itertools.count(1))
-    return next(c for c in candidates if not _in_use(c))
-
-
-def _path(text: str) -> Path:
-    try:
-        os.fsencode(text)
-    except UnicodeEncodeError:
-        raise UserError("output: holds characters that no path can; choose another") from None
-    if "\0" in text:
-        raise UserError("output: holds a zero byte; choose another")
-    return Path(text).expanduser()
-
-
-def _check_free(output: Path) -> None:
-    if _in_use(output):
-        raise UserError(
-            f"output: {output} is in use; resume it with `rollwise resume {output}`, choose another, or delete it"
-        )
-
-
-def _in_use(output: Path) -> bool:
-    """Whether anything but a lock is there."""
-    return output.exists() and (not output.is_dir() or any(p.name != LOCK for p in output.iterdir()))
 
 
 def derived(config: RunConfig) -> dict[str, Any]:
@@ -98,11 +44,11 @@ def start(config: RunConfig, display: Display) -> tuple[Path, dict[str, Any]]:
     tasks, policy = _load(config, display)
     try:
         output.mkdir(parents=True, exist_ok=True)
-        lock = _lock(output)
+        held = lock(output)
     except OSError as error:
         raise UserError(f"output: {output} cannot be written ({error.strerror})") from None
-    with lock:
-        _check_free(output)  # again, now that nobody else can take it
+    with held:
+        check_free(output)  # again, now that nobody else can take it
         return output, _from_the_beginning(config, output, tasks, policy, display)
 
 
@@ -129,8 +75,10 @@ def _from_the_beginning(
     start_of_logs = {"events": 0, "clock": 0, "rollouts": 0}
     (output / "config.yaml").write_text(dump_yaml(config), encoding="utf-8")
     with (
-        _Folder(output, config, policy, fingerprint(config, tasks), display, at=start_of_logs) as folder,
-        _interruptible(display) as interrupted,
+        RunFolder(
+            output, config, policy, fingerprint(config, tasks), derived(config), display, at=start_of_logs
+        ) as folder,
+        interruptible(display) as interrupted,
     ):
         loop = folder.loop = make_loop(config, tasks, policy, folder, interrupted)
         folder.events.write(
@@ -170,7 +118,7 @@ def resume(output: Path, changes: Callable[[dict[str, Any]], RunConfig], display
         raise UserError(f"{output}: a resumed run stays in its folder; leave output out")
     config.output = stored.output = str(output)
     changed = _allowed_changes(output, stored, config)
-    with _lock(output):
+    with lock(output):
         if not checkpoint.steps(output / "checkpoints"):
             display.note(f"{output} has no checkpoint yet: it begins again")
             tasks, policy = _load(config, display)
@@ -189,8 +137,8 @@ def resume(output: Path, changes: Callable[[dict[str, Any]], RunConfig], display
                 )
             policy = load_model(config, path / "model")
             with (
-                _Folder(output, config, policy, state["data"], display, at=state["logs"]) as folder,
-                _interruptible(display) as interrupted,
+                RunFolder(output, config, policy, state["data"], derived(config), display, at=state["logs"]) as folder,
+                interruptible(display) as interrupted,
             ):
                 loop = folder.loop = make_loop(config, tasks, policy, folder, interrupted)
                 loop.load_state_dict(state["loop"])
@@ -263,118 +211,3 @@ def _check_prompts(config: RunConfig, policy: Policy, task: Task) -> None:
 def _check_length(uid: str, length: int, limit: int) -> None:
     if not 0 < length <= limit:
         raise UserError(f"prompt {uid} has {length} tokens; sampling.max_prompt_length allows 1 to {limit}")
-
-
-class _Folder:
-    """The run folder as the loop's watcher: writes events, clock times, rollouts and checkpoints."""
-
-    loop: Loop
-
-    def __init__(
-        self,
-        output: Path,
-        config: RunConfig,
-        policy: Policy,
-        data: str,
-        display: Display,
-        at: dict[str, int] | None = None,
-    ) -> None:
-        self.output, self.config, self.policy, self.data, self.display = output, config, policy, data, display
-        place = at or {}
-        self.events = EventLog(output / EVENTS, at=place.get("events"))
-        self.clock = EventLog(output / CLOCK, at=place.get("clock"))
-        self.rollouts = EventLog(output / ROLLOUTS, at=place.get("rollouts")) if config.log.rollouts else None
-        self.saved_at = 0
-
-    def __enter__(self) -> _Folder:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for log in (self.events, self.clock, self.rollouts):
-            if log is not None:
-                log.close()
-
-    def finish(self, loop: Loop) -> dict[str, Any]:
-        """Run the loop to its end and record why it ended."""
-        self.display.started(self.config, derived(self.config))
-        reason, detail = loop.run()
-        event = {
-            "event": "stop",
-            "reason": reason,
-            "detail": detail,
-            "step": loop.step,
-            "ledger": loop.ledger.to_json(),
-        }
-        self.events.write(event)
-        self.display.stopped(event)
-        return event
-
-    def step(self, record: StepRecord, groups: Sequence[Group], seconds: dict[str, float]) -> None:
-        self.events.write(record.to_json())
-        self.clock.write({"step": record.step, "seconds": seconds})
-        if self.rollouts is not None:
-            for group in groups:
-                self.rollouts.write({"step": record.step, **group.to_json()})
-        self.display.step(record, seconds)
-
-    def evaluated(self, event: dict[str, Any]) -> None:
-        self.events.write(event)
-        self.display.evaluated(event)
-
-    def checkpoint(self, step: int) -> None:
-        if step == self.saved_at:
-            return
-        for log in (self.events, self.clock, self.rollouts):
-            if log is not None:
-                log.sync()
-        logs = {"events": self.events.size, "clock": self.clock.size}
-        if self.rollouts is not None:
-            logs["rollouts"] = self.rollouts.size
-        checkpoint.save(
-            self.output / "checkpoints",
-            step,
-            {
-                "loop": self.loop.state_dict(),
-                "logs": logs,
-                "config": {k: v for k, v in to_tree(self.config).items() if k != "output"},
-                "data": self.data,
-            },
-            self._write_model,
-            keep=self.config.checkpoint.keep,
-        )
-        self.saved_at = step
-
-    def _write_model(self, path: Path) -> None:
-        self.policy.model.save_pretrained(path)
-        self.policy.tokenizer.save_pretrained(path)
-
-
-def _lock(output: Path) -> IO[str]:
-    """An exclusive lock on the folder, held until the file is closed."""
-    handle = (output / LOCK).open("w")
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        handle.close()
-        raise UserError(f"output: {output} is being written by another run; wait for it or choose another") from None
-    return handle
-
-
-@contextmanager
-def _interruptible(display: Display) -> Iterator[Callable[[], bool]]:
-    """Ctrl-C and SIGTERM set a flag the loop reads after each step; a second Ctrl-C stops at once."""
-    asked = False
-
-    def ask(signum: int, frame: object) -> None:
-        nonlocal asked
-        if asked and signum == signal.SIGINT:
-            raise KeyboardInterrupt
-        asked = True
-        display.note("stopping after this step; the checkpoint is written then (Ctrl-C again stops at once)")
-
-    before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: asked
-    finally:
-        for s, handler in before.items():
-            signal.signal(s, handler)

@@ -1,0 +1,186 @@
+"""The folder of a run: whose it is, what is written to it, and how a run is asked to stop."""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from rollwise import checkpoint
+from rollwise.config import RunConfig, title, to_tree
+from rollwise.errors import UserError
+from rollwise.events import CLOCK, EVENTS, ROLLOUTS, EventLog
+from rollwise.loop import Loop
+from rollwise.policy import Policy
+from rollwise.records import Group, StepRecord
+
+LOCK = ".lock"
+
+
+class Display(Protocol):
+    """Where progress is shown."""
+
+    def started(self, config: RunConfig, derived: dict[str, Any]) -> None: ...
+
+    def step(self, record: StepRecord, seconds: dict[str, float]) -> None: ...
+
+    def evaluated(self, event: dict[str, Any]) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+    def stopped(self, event: dict[str, Any]) -> None: ...
+
+
+def free_output(config: RunConfig) -> Path:
+    """The folder asked for, which must be free; or, where none was, the first free one of the default name."""
+    if config.output:
+        output = _path(config.output)
+        check_free(output)
+        return output
+    name = f"runs/{title(config)}-{config.method}-seed{config.seed}"
+    candidates = (Path(name if n == 1 else f"{name}-{n}") for n in itertools.count(1))
+    return next(c for c in candidates if not _in_use(c))
+
+
+def _path(text: str) -> Path:
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise UserError("output: holds characters that no path can; choose another") from None
+    if "\0" in text:
+        raise UserError("output: holds a zero byte; choose another")
+    return Path(text).expanduser()
+
+
+def check_free(output: Path) -> None:
+    if _in_use(output):
+        raise UserError(
+            f"output: {output} is in use; resume it with `rollwise resume {output}`, choose another, or delete it"
+        )
+
+
+def _in_use(output: Path) -> bool:
+    """Whether anything but a lock is there."""
+    return output.exists() and (not output.is_dir() or any(p.name != LOCK for p in output.iterdir()))
+
+
+class RunFolder:
+    """The run folder as the loop's watcher: writes events, clock times, rollouts and checkpoints."""
+
+    loop: Loop
+
+    def __init__(
+        self,
+        output: Path,
+        config: RunConfig,
+        policy: Policy,
+        data: str,
+        derived: dict[str, Any],
+        display: Display,
+        at: dict[str, int] | None = None,
+    ) -> None:
+        self.output, self.config, self.policy, self.data = output, config, policy, data
+        self.derived, self.display = derived, display
+        place = at or {}
+        self.events = EventLog(output / EVENTS, at=place.get("events"))
+        self.clock = EventLog(output / CLOCK, at=place.get("clock"))
+        self.rollouts = EventLog(output / ROLLOUTS, at=place.get("rollouts")) if config.log.rollouts else None
+        self.saved_at = 0
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for log in (self.events, self.clock, self.rollouts):
+            if log is not None:
+                log.close()
+
+    def finish(self, loop: Loop) -> dict[str, Any]:
+        """Run the loop to its end and record why it ended."""
+        self.display.started(self.config, self.derived)
+        reason, detail = loop.run()
+        event = {
+            "event": "stop",
+            "reason": reason,
+            "detail": detail,
+            "step": loop.step,
+            "ledger": loop.ledger.to_json(),
+        }
+        self.events.write(event)
+        self.display.stopped(event)
+        return event
+
+    def step(self, record: StepRecord, groups: Sequence[Group], seconds: dict[str, float]) -> None:
+        self.events.write(record.to_json())
+        self.clock.write({"step": record.step, "seconds": seconds})
+        if self.rollouts is not None:
+            for group in groups:
+                self.rollouts.write({"step": record.step, **group.to_json()})
+        self.display.step(record, seconds)
+
+    def evaluated(self, event: dict[str, Any]) -> None:
+        self.events.write(event)
+        self.display.evaluated(event)
+
+    def checkpoint(self, step: int) -> None:
+        if step == self.saved_at:
+            return
+        for log in (self.events, self.clock, self.rollouts):
+            if log is not None:
+                log.sync()
+        logs = {"events": self.events.size, "clock": self.clock.size}
+        if self.rollouts is not None:
+            logs["rollouts"] = self.rollouts.size
+        checkpoint.save(
+            self.output / "checkpoints",
+            step,
+            {
+                "loop": self.loop.state_dict(),
+                "logs": logs,
+                "config": {k: v for k, v in to_tree(self.config).items() if k != "output"},
+                "data": self.data,
+            },
+            self._write_model,
+            keep=self.config.checkpoint.keep,
+        )
+        self.saved_at = step
+
+    def _write_model(self, path: Path) -> None:
+        self.policy.model.save_pretrained(path)
+        self.policy.tokenizer.save_pretrained(path)
+
+
+def lock(output: Path) -> IO[str]:
+    """An exclusive lock on the folder, held until the file is closed."""
+    handle = (output / LOCK).open("w")
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        handle.close()
+        raise UserError(f"output: {output} is being written by another run; wait for it or choose another") from None
+    return handle
+
+
+@contextmanager
+def interruptible(display: Display) -> Iterator[Callable[[], bool]]:
+    """Ctrl-C and SIGTERM set a flag the loop reads after each step; a second Ctrl-C stops at once."""
+    asked = False
+
+    def ask(signum: int, frame: object) -> None:
+        nonlocal asked
+        if asked and signum == signal.SIGINT:
+            raise KeyboardInterrupt
+        asked = True
+        display.note("stopping after this step; the checkpoint is written then (Ctrl-C again stops at once)")
+
+    before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: asked
+    finally:
+        for s, handler in before.items():
+            signal.signal(s, handler)
