@@ -287,6 +287,9 @@ def test_a_small_file_is_evaluated_whole_and_found_again_from_anywhere(
             "--set", "budget.steps=1", "--set", "task_args={data: mine.jsonl}"]  # fmt: skip
     assert main(argv) == 0
     assert "held-out rows, all used (eval.prompts is" in capsys.readouterr().out
+    argv = ["eval", "starter", "--task", "countdown", "--samples", "1", "--json", "--no-greedy"]
+    assert main([*argv, "--set", "task_args={data: mine.jsonl}"]) == 0
+    assert 0 < json.loads(capsys.readouterr().out)["sampled"]["prompts"] < 49
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert main(["resume", str(tmp_path / "run"), "--set", "budget.steps=2", "--quiet"]) == 0

@@ -21,7 +21,7 @@ from rollwise.tasks.named import Named
 if TYPE_CHECKING:
     from rollwise.loop import Loop, Watcher
     from rollwise.policy import Policy
-    from rollwise.records import Rollout
+    from rollwise.records import Prompt, Rollout
     from rollwise.tasks import Task
     from rollwise.verify.scoring import Verifiers
 
@@ -153,7 +153,7 @@ def make_loop(
         evaluate=partial(
             evaluate,
             sampler,
-            [task.heldout[i] for task in tasks.values() for i in range(heldout_used(config, task))],
+            heldout_prompts(config, tasks),
             verifiers(tasks),
             sampling=eval_sampling(config),
             samples=config.eval.samples,
@@ -201,6 +201,11 @@ def check_data(config: RunConfig, tasks: Mapping[str, Task]) -> None:
 def heldout_used(config: RunConfig, task: Task) -> int:
     """Held-out prompts of a task that are evaluated: as many as asked for, or all there are."""
     return min(config.eval.prompts, len(task.heldout))
+
+
+def heldout_prompts(config: RunConfig, tasks: Mapping[str, Task]) -> list[Prompt]:
+    """The prompts of an evaluation, task by task."""
+    return [task.heldout[i] for task in tasks.values() for i in range(heldout_used(config, task))]
 
 
 def _curriculum(config: RunConfig, tasks: Mapping[str, Task]) -> Any:

@@ -73,7 +73,7 @@ class Loop:
             if reason:
                 break
             asked = self._step()
-            for on in self._due():
+            if on := self._due():
                 self._evaluate(on)
             if asked:
                 reason = asked
@@ -187,15 +187,15 @@ class Loop:
             for g in groups
         ]
 
-    def _due(self) -> list[list[str]]:
-        """Which evaluations this step asks for: one at most, with the cadences that ask."""
+    def _due(self) -> list[str]:
+        """The cadences that ask for an evaluation after this step."""
         on = []
         if self.eval.every and self.step % self.eval.every == 0:
             on.append("steps")
         every = self.eval.every_rollouts
         if every and self.ledger.generated.rollouts // every > self._crossed // every:
             on.append("rollouts")
-        return [on] if on else []
+        return on
 
     def _evaluate(self, on: list[str]) -> None:
         self._evaluated_at = self.step

@@ -64,9 +64,9 @@ class Policy:
         """Logits [N, V] of hidden states [N, D]."""
         return self.model.get_output_embeddings()(hidden)  # type: ignore[no-any-return]
 
-    def encode(self, prompt: Prompt) -> np.ndarray:
-        """Prompt ids, int32 [P]: messages through the chat template, text as it is. Raises UserError where the
-        tokenizer cannot."""
+    def encode(self, prompt: Prompt, limit: int) -> np.ndarray:
+        """Prompt ids, int32 [P], P from 1 to `limit`: messages through the chat template, text as it is. Raises
+        UserError where the tokenizer cannot, or the prompt is longer: it is never cut."""
         if prompt.messages is not None and self.tokenizer.chat_template is None:
             raise UserError("model: its tokenizer has no chat template; for a base model set task_args.template=base")
         try:
@@ -83,6 +83,10 @@ class Policy:
             raise UserError(
                 f"prompt {prompt.uid}: token id {max(ids)} is beyond the model's {self.vocab_size}; "
                 "its tokenizer is not this model's"
+            )
+        if not 0 < len(ids) <= limit:
+            raise UserError(
+                f"prompt {prompt.uid} has {len(ids)} tokens; sampling.max_prompt_length allows 1 to {limit}"
             )
         return np.asarray(ids, dtype=IDS)
 

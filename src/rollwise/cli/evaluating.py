@@ -14,7 +14,7 @@ from rollwise.errors import UserError
 
 def evaluate(args: Namespace) -> int:
     settings, model = _settings(args)
-    from rollwise.assemble import check_data, load_model, load_tasks, verifiers
+    from rollwise.assemble import check_data, heldout_prompts, load_model, load_tasks, verifiers
     from rollwise.evaluate import evaluate as score
     from rollwise.records import Sampling
     from rollwise.sampling.torch_sampler import TorchSampler
@@ -25,7 +25,7 @@ def evaluate(args: Namespace) -> int:
     sampler = TorchSampler(
         policy, max_prompt_length=settings.sampling.max_prompt_length, max_rows=settings.sampling.max_rows
     )
-    prompts = [task.heldout[i] for task in tasks.values() for i in range(args.prompts)]
+    prompts = heldout_prompts(settings, tasks)
     out: dict[str, Any] = {"model": args.model, "task": title(settings), "seed": args.seed}
     passes = {"sampled": (args.temperature, args.top_p, args.samples)}
     if not args.no_greedy:

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 
 from rollwise import seeds
-from rollwise.errors import UserError
 from rollwise.policy import Policy
 from rollwise.records import IDS, LOGP, Request, Rollout, Sampling, StopReason
 from rollwise.sampling.cache import new_cache, reserve, select_rows
@@ -48,13 +47,7 @@ class TorchSampler:
         """The rollouts of each request, in order. Raises UserError for a prompt longer than the limit, before any
         token is drawn. The result depends on (run_seed, purpose, step, group uid, member) and the weights only.
         """
-        prompts = [self.policy.encode(r.prompt) for r in requests]
-        for request, ids in zip(requests, prompts, strict=True):
-            if not 0 < len(ids) <= self.max_prompt_length:
-                raise UserError(
-                    f"prompt {request.prompt.uid} has {len(ids)} tokens; sampling.max_prompt_length allows "
-                    f"1 to {self.max_prompt_length}"
-                )
+        prompts = [self.policy.encode(r.prompt, self.max_prompt_length) for r in requests]
         drawn: list[list[tuple[np.ndarray, np.ndarray, StopReason]]] = [[] for _ in requests]
         for chunk in _chunks(requests, prompts, self.max_rows):
             rows = [
