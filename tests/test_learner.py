@@ -92,11 +92,16 @@ def relative(a: torch.Tensor, b: torch.Tensor) -> float:
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("kind", ["clipped", "decoupled", "behaviour", "sequence", "cispo"])
-def test_gradient_does_not_depend_on_the_micro_batches(groups: list[Group], reduction: str, kind: str) -> None:
+@pytest.mark.parametrize("shares", [True, False])
+def test_gradient_does_not_depend_on_the_micro_batches(
+    groups: list[Group], reduction: str, kind: str, shares: bool
+) -> None:
+    """Split between groups where members share their prompt's sequence, and down to single rows where they do not."""
     batch = batch_of(groups, stale=0.3)
     gradients = []
-    for tokens in (100_000, 300, 60, 1):  # all rows in one pass, ..., one row a pass
+    for tokens in (100_000, 300, 60, 1):  # all in one pass, ..., one sequence a pass
         one = learner({"reduction": reduction, "kind": kind}, micro_batch_tokens=tokens)
+        one.policy.shares_prompt = shares
         one.update(batch)
         gradients.append(one.gradients[0])
     assert float(gradients[0].abs().max()) > 1e-3
