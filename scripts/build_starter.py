@@ -27,6 +27,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from rollwise.records import Prompt, StopReason
 from rollwise.tasks import Task, make_task
 from rollwise.tasks.sources import Family, is_held_out
+from rollwise.verify.scoring import Completion
 
 CHARS = "0123456789+-*/()=,:; "
 SPECIAL = ["<pad>", "<bos>", "<eos>"]
@@ -207,7 +208,8 @@ def measure(model: Any, task: Task, plan: Plan, prompts: int = 1000, samples: in
         texts = [content(p) for p in part]
         for k in range(samples + 1):
             for i, (text, stop) in enumerate(sample(model, texts, plan.max_new, k == samples, 1000 * start + k)):
-                correct = task.verify(text, part[i].answer, stop).kind == "correct"
+                (verdict,) = task.judge([Completion(prompt=part[i], text=text, stop=stop)])
+                correct = verdict.kind == "correct"
                 greedy += correct and k == samples
                 right[start + i] += correct and k < samples
     sizes = sorted({p.meta["size"] for p in asked})

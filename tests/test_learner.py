@@ -35,7 +35,7 @@ def groups() -> list[Group]:
     sampler = TorchSampler(policy(), max_prompt_length=24, max_rows=64)
     requests = [Request(prompt=task.train[i], count=4) for i in range(8)]
     rollouts = sampler.generate(requests, Sampling(max_completion_length=16), run_seed=0, step=1)
-    out = form_groups(requests, rollouts, task.verify)
+    out = form_groups(requests, rollouts, task.judge)
     assert {g.informative for g in out} == {True, False}
     return out
 

@@ -24,8 +24,9 @@ from rollwise.curriculum.mixture import Mixture
 from rollwise.curriculum.stages import Plateau, Stage, Stages
 from rollwise.curriculum.uniform import Uniform
 from rollwise.errors import UserError
-from rollwise.records import StopReason
+from rollwise.records import Prompt, StopReason
 from rollwise.state import as_now
+from rollwise.verify.scoring import Completion
 from tests.conftest import SMALL, Finished
 from tests.curricula import Numbers, judged, same
 from tests.test_resume import again, without_settings
@@ -370,7 +371,8 @@ def test_each_task_is_verified_counted_and_evaluated_by_itself(mixed: Callable[.
             "row": prompt["row"],
         }
         for r in g["rollouts"]:
-            verdict = loaded[prompt["task"]].verify(r["text"], prompt["answer"], StopReason(r["stop"]))
+            said = Completion(prompt=Prompt.from_json(prompt), text=r["text"], stop=StopReason(r["stop"]))
+            (verdict,) = loaded[prompt["task"]].judge([said])
             assert verdict.to_json() == r["verdict"]
     for step in done.steps:
         own = [g for g in groups if g["step"] == step["step"]]

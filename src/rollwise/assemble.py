@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rollwise.policy import Policy
     from rollwise.records import Prompt, Rollout
     from rollwise.tasks import Task
-    from rollwise.verify.scoring import Verifiers
+    from rollwise.verify.scoring import Judges
 
 Tree = dict[str, Any]
 
@@ -83,9 +83,9 @@ def load_tasks(config: RunConfig) -> dict[str, Task]:
     return out
 
 
-def verifiers(tasks: Mapping[str, Task]) -> Verifiers:
+def judges(tasks: Mapping[str, Task]) -> Judges:
     """Of each data set by name; of a single one for whatever its prompts call themselves."""
-    each = {name: task.verify for name, task in tasks.items()}
+    each = {name: task.judge for name, task in tasks.items()}
     return each if len(each) > 1 else next(iter(each.values()))
 
 
@@ -143,7 +143,7 @@ def make_loop(
         generate=lambda requests, step: form_groups(
             requests,
             sampler.generate(requests, sampling, run_seed=config.seed, step=step),
-            verifiers(tasks),
+            judges(tasks),
             _shaping(config),
         ),
         replay=replay,
@@ -154,7 +154,7 @@ def make_loop(
             evaluate,
             sampler,
             heldout_prompts(config, tasks),
-            verifiers(tasks),
+            judges(tasks),
             sampling=eval_sampling(config),
             samples=config.eval.samples,
             seed=config.eval.seed,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rollwise.records import Group, Prompt, Request, Rollout, Sampling, StopReason, mean
-from rollwise.verify.scoring import Verifiers, form_groups
+from rollwise.verify.scoring import Judges, form_groups
 
 
 class Sampler(Protocol):
@@ -47,7 +47,7 @@ class Evaluation:
 
 
 def evaluate(
-    sampler: Sampler, prompts: Sequence[Prompt], verify: Verifiers, *, sampling: Sampling, samples: int, seed: int
+    sampler: Sampler, prompts: Sequence[Prompt], judges: Judges, *, sampling: Sampling, samples: int, seed: int
 ) -> Evaluation:
     """Score `samples` completions of each prompt. The sample streams depend on `seed` and the prompt only, so that
     two models, or two steps of one, are compared on like draws. Members without a verdict are left out and counted.
@@ -56,7 +56,7 @@ def evaluate(
     """
     requests = [Request(prompt=p, count=samples) for p in prompts]
     rollouts = sampler.generate(requests, sampling, run_seed=seed, step=0, purpose="eval")
-    groups = form_groups(requests, rollouts, verify)
+    groups = form_groups(requests, rollouts, judges)
     results = summarise(groups, samples)
     tasks = dict.fromkeys(p.task for p in prompts)
     for task in tasks if len(tasks) > 1 else ():

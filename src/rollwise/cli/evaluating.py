@@ -14,7 +14,7 @@ from rollwise.errors import UserError
 
 def evaluate(args: Namespace) -> int:
     settings, model = _settings(args)
-    from rollwise.assemble import check_data, heldout_prompts, load_model, load_tasks, verifiers
+    from rollwise.assemble import check_data, heldout_prompts, judges, load_model, load_tasks
     from rollwise.evaluate import evaluate as score
     from rollwise.records import Sampling
     from rollwise.sampling.torch_sampler import TorchSampler
@@ -36,7 +36,7 @@ def evaluate(args: Namespace) -> int:
             top_p=top_p,
             max_completion_length=settings.sampling.max_completion_length,
         )
-        result = score(sampler, prompts, verifiers(tasks), sampling=sampling, samples=samples, seed=args.seed)
+        result = score(sampler, prompts, judges(tasks), sampling=sampling, samples=samples, seed=args.seed)
         out[name] = result.to_json()
     print(json.dumps(out, indent=1) if args.json else "\n".join(_lines(out)))
     return 0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from rollwise.records import Prompt, StopReason, Verdict
+from rollwise.records import Prompt, Verdict
+from rollwise.verify.scoring import Completion
 
 
 class PromptSource(Protocol):
@@ -27,6 +29,6 @@ class Task(Protocol):
     heldout: PromptSource
     notes: tuple[str, ...]  # what the user should know of the data, a line each
 
-    def verify(self, text: str, answer: object, stop: StopReason) -> Verdict:
-        """The verdict on a completion's text. Never raises on any text; bounded in time and memory."""
+    def judge(self, completions: Sequence[Completion]) -> list[Verdict]:
+        """One verdict for each completion, in order. Never raises on any text; bounded in time and memory."""
         ...

@@ -6,6 +6,7 @@ number is scored.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
@@ -18,6 +19,7 @@ from rollwise.tasks.base import PromptSource
 from rollwise.tasks.sources import HeldoutSource, TrainSource
 from rollwise.tasks.templates import render, resolve
 from rollwise.verify.exact import last_number_verdict
+from rollwise.verify.scoring import Completion, one_by_one
 
 Terms = tuple[int, ...]  # signed; the first is positive
 
@@ -85,6 +87,9 @@ class ChainSum:
         """Correct where the completion is whole numbers with commas between them, has ended, and the last is the sum;
         with the longer templates, where this holds of the last answer block."""
         return last_number_verdict(text, cast(int, answer), stop, tagged=self.template != "bare")
+
+    def judge(self, completions: Sequence[Completion]) -> list[Verdict]:
+        return one_by_one(self.verify, completions)
 
     def demonstration(self, prompt: Prompt, rng: Random) -> str:
         """A right completion for the warm-up of the starter: mostly direct, sometimes worked."""

@@ -6,6 +6,7 @@ Questions are made up (solvable by construction, whole numbers at every step) or
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Literal
@@ -20,6 +21,7 @@ from rollwise.tasks.rows import read_problems, split_rows
 from rollwise.tasks.sources import HeldoutSource, RowSource, TrainSource
 from rollwise.tasks.templates import render, resolve
 from rollwise.verify.countdown import countdown
+from rollwise.verify.scoring import Completion, one_by_one
 
 DRAWS = 20_000  # attempts at a question before the settings are called impossible; the usual need is below ten
 
@@ -110,6 +112,9 @@ class Countdown:
         """See `verify.countdown`; the bare template takes the bare form, the others an answer block."""
         form: Literal["bare", "answer_tag"] = "bare" if self.template == "bare" else "answer_tag"
         return countdown(text, answer, stop, form=form, reward=self.args.reward)
+
+    def judge(self, completions: Sequence[Completion]) -> list[Verdict]:
+        return one_by_one(self.verify, completions)
 
     def demonstration(self, prompt: Prompt, rng: Random) -> str:
         """A right completion, for the warm-up of the starter: the expression the question was made from."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
-from rollwise.records import Prompt, StopReason, Verdict
+from rollwise.records import Prompt, Verdict
 from rollwise.tasks.base import PromptSource, Task
+from rollwise.verify.scoring import Completion
 
 
 class NamedSource:
@@ -34,5 +36,5 @@ class Named:
         self.notes = tuple(f"{name}: {note}" for note in task.notes)
         self._task = task
 
-    def verify(self, text: str, answer: object, stop: StopReason) -> Verdict:
-        return self._task.verify(text, answer, stop)
+    def judge(self, completions: Sequence[Completion]) -> list[Verdict]:
+        return self._task.judge(completions)

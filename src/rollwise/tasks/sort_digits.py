@@ -5,6 +5,7 @@ The published effect of rollout replay is measurable on it with a model of 108 t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -15,6 +16,7 @@ from rollwise.tasks.base import PromptSource
 from rollwise.tasks.sources import HeldoutSource, TrainSource
 from rollwise.tasks.templates import render, resolve
 from rollwise.verify.exact import digits_verdict
+from rollwise.verify.scoring import Completion, one_by_one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,9 @@ class SortDigits:
         """Correct where the whole text is the sorted string and has ended; with the longer templates, where the last
         answer block is."""
         return digits_verdict(text, str(answer), stop, tagged=self.template != "bare")
+
+    def judge(self, completions: Sequence[Completion]) -> list[Verdict]:
+        return one_by_one(self.verify, completions)
 
     def demonstration(self, prompt: Prompt, rng: Random) -> str:
         """A right completion, for the warm-up of the starter."""
