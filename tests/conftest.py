@@ -53,6 +53,27 @@ SMALL: Tree = {
 }
 
 
+PUBLIC = Path(os.environ.get("ROLLWISE_PUBLIC_DATA") or Path(__file__).parents[2] / "shared")
+
+
+def _public(name: str) -> Path:
+    if not (PUBLIC / name).is_dir():
+        pytest.skip(f"no public {name} at hand (ROLLWISE_PUBLIC_DATA names the folder that holds {name}/)")
+    return PUBLIC / name
+
+
+@pytest.fixture(scope="session")
+def public_data() -> Path:
+    """Folder of rows and model outputs as their publishers wrote them."""
+    return _public("data")
+
+
+@pytest.fixture(scope="session")
+def public_cases() -> Path:
+    """Folder of single cases with the verdict that is wanted."""
+    return _public("cases")
+
+
 def acting(method: str) -> Tree:
     """What a run of a few steps needs for the replay of a method to act in it."""
     if "stale" in method:
