@@ -12,8 +12,10 @@ Shape suffixes used in this package: `_T` completion tokens of one rollout, `_P`
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import enum
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -87,13 +89,37 @@ class Verdict:
         return Verdict(kind=VerdictKind(data["kind"]), score=data["score"], detail=data["detail"])
 
 
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A picture as the bytes of its encoded file (PNG, JPEG, WebP, GIF). Not decoded before the policy reads it."""
+
+    data: bytes
+
+    @property
+    def sha256(self) -> str:
+        """Hex digest of the bytes: the picture's name in logs."""
+        return hashlib.sha256(self.data).hexdigest()
+
+    def to_json(self) -> str:
+        return base64.b64encode(self.data).decode("ascii")
+
+    @staticmethod
+    def from_json(data: str) -> Image:
+        return Image(base64.b64decode(data, validate=True))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """One question. `uid` names the data set and row; `occurrence` counts the times the row was drawn."""
+    """One question. `uid` names the data set and row; `occurrence` counts the times the row was drawn.
+
+    The content of a message is text, or a list of {"type": "text", "text": ...} and {"type": "image"}; the image parts
+    take `images` in order.
+    """
 
     uid: str
-    messages: list[dict[str, str]] | None = None  # for a chat template
+    messages: list[dict[str, Any]] | None = None  # for a chat template
     text: str | None = None  # used as it is, for base models; exactly one of the two is set
+    images: tuple[Image, ...] = ()
     answer: Any = None  # what the verifier needs; JSON
     task: str = ""
     occurrence: int = 0
@@ -106,11 +132,14 @@ class Prompt:
         return f"{self.uid}#{self.occurrence}"
 
     def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        """`images` stands in it only where there are any, as base64."""
+        rest = dataclasses.asdict(dataclasses.replace(self, images=()))
+        rest.pop("images")
+        return {**rest, "images": [i.to_json() for i in self.images]} if self.images else rest
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Prompt:
-        return Prompt(**data)
+        return Prompt(**{**data, "images": tuple(Image.from_json(i) for i in data.get("images", ()))})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
