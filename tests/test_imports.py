@@ -66,6 +66,7 @@ HEAVY_FREE = [
     "report.page",
     "console",
     "events",
+    "verify.user",
     "starters",
 ]
 

@@ -17,6 +17,8 @@ from rollwise.starters import bundled, starter_path, starter_recipe
 from rollwise.state import as_now
 from rollwise.tasks import make_task, task_names
 from rollwise.tasks.named import Named
+from rollwise.tasks.rewarded import Rewarded
+from rollwise.verify.user import UserRewards
 
 if TYPE_CHECKING:
     from rollwise.loop import Loop, Watcher
@@ -69,8 +71,22 @@ def _defaults_of_tasks(user: Tree, source: str) -> Tree:
     return {**base, "task": task, "tasks": filled}
 
 
-def load_tasks(config: RunConfig) -> dict[str, Task]:
-    """The data sets of a run by name, which is also the `task` of their prompts where there are several."""
+def load_tasks(config: RunConfig, note: Callable[[str], None] | None = None) -> dict[str, Task]:
+    """The data sets of a run by name, which is also the `task` of their prompts where there are several; scored by the
+    user's functions where the config names any. `note` is told what the user should know of those."""
+    functions = {config.reward.function: 1.0} if config.reward.function else config.reward.functions
+    if not functions:
+        return _own_tasks(config)
+    rewards = UserRewards(functions, config.reward.correct_at, note)
+    return {name: Rewarded(task, rewards) for name, task in _own_tasks(config).items()}
+
+
+def user_rewards(tasks: Mapping[str, Task]) -> UserRewards | None:
+    """The user's functions, which all tasks of a run share."""
+    return next((task.rewards for task in tasks.values() if isinstance(task, Rewarded)), None)
+
+
+def _own_tasks(config: RunConfig) -> dict[str, Task]:
     starter = bundled(config.model)
     if not named(config):
         return {config.task: make_task(config.task, config.task_args, starter=starter)}
@@ -139,6 +155,7 @@ def make_loop(
     )
     return Loop(
         curriculum=_curriculum(config, tasks),
+    rewards = user_rewards(tasks)
         allocation=_allocation(config),
         generate=lambda requests, step: form_groups(
             requests,
@@ -171,6 +188,7 @@ def make_loop(
 
 def _learner_config(config: RunConfig) -> Any:
     """The learner's settings, its mini-batches sized as the allocation asks."""
+        measured=rewards.take if rewards else dict,
     pilot, size, updates = config.allocation.pilot, config.group_size, config.learner.updates_per_batch
     if config.allocation.kind == "pilot":
         pilots = pilot_rollouts(pilot.rollouts, pilot.share, size)

@@ -58,6 +58,7 @@ class Loop:
     reset: Mapping[str, Callable[[], None]] = field(default_factory=dict)  # what a new stage may begin anew
     step: int = 0
     seconds: float = 0.0
+    measured: Callable[[], dict[str, float]] = dict  # what was measured since the last call, beside the records
     interrupted: Callable[[], bool] = field(default=lambda: False)
     _evaluated_at: int = -1
     _crossed: int = 0  # rollouts generated before the current step
@@ -105,6 +106,7 @@ class Loop:
         settled = self.allocation.settle()
         if not fresh and not settled.groups:
             settled = dataclasses.replace(settled, stop=settled.stop or "the curriculum has no prompt left to draw")
+        measured = self.measured()
         with _timed(seconds, "compose"):
             placed = self.replay.compose(settled.groups, settled.slots, self.step, self.learner.logprobs)
         with _timed(seconds, "learn"):
@@ -126,6 +128,7 @@ class Loop:
             "rounds": float(self.ledger.rounds - rounds_before),
             **of_batch(placed, batch, settled.slots),
             **learned.metrics,
+            **measured,
             **self.curriculum.metrics(),
             **self.allocation.metrics(),
             **self.replay.metrics(),
@@ -204,6 +207,7 @@ class Loop:
             self.ledger.evaluation.add(group.rollouts)
         self.watcher.evaluated(
             {
+        self.measured()  # what the evaluation left belongs to no step
                 "event": "eval",
                 "step": self.step,
                 "updates": self.learner.updates,

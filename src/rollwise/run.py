@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rollwise import __version__, checkpoint
-from rollwise.assemble import check_data, heldout_used, load_model, load_tasks, make_loop, replay_capacity
+from rollwise.assemble import check_data, heldout_used, load_model, load_tasks, make_loop, replay_capacity, user_rewards
 from rollwise.config import RunConfig, build, dump_yaml, leaves, read_yaml, title, to_tree
 from rollwise.errors import UserError
 from rollwise.events import EVENTS, ROLLOUTS, SCHEMA
@@ -54,7 +54,7 @@ def start(config: RunConfig, display: Display) -> tuple[Path, dict[str, Any]]:
 
 def _load(config: RunConfig, display: Display) -> tuple[dict[str, Task], Policy]:
     """Data and model, checked against each other."""
-    tasks = load_tasks(config)
+    tasks = load_tasks(config, display.note)
     check_data(config, tasks)
     display.note(f"loading {config.model}")
     policy = load_model(config)
@@ -104,12 +104,18 @@ def _anchor_paths(config: RunConfig) -> None:
     for args in (config.task_args, *(entry.args for entry in config.tasks.values())):
         for name in PATH_ARGS & args.keys():
             if isinstance(args[name], str):
-                args[name] = str(Path(args[name]).expanduser().absolute())
+                args[name] = _absolute(args[name])
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path).expanduser().absolute())
 
 
 def resume(output: Path, changes: Callable[[dict[str, Any]], RunConfig], display: Display) -> dict[str, Any]:
     """Continue a run from its newest checkpoint that verifies. `changes` lays new settings over the stored ones; those
     that would change what a step does are refused. Returns the stop event."""
+    config.reward.function = config.reward.function and _absolute(config.reward.function)
+    config.reward.functions = {_absolute(f): weight for f, weight in config.reward.functions.items()}
     if not (output / "config.yaml").is_file():
         raise UserError(f"{output}: not a run folder (no config.yaml); give the folder of a run")
     stored = build(read_yaml(output / "config.yaml"), str(output / "config.yaml"))
@@ -153,14 +159,16 @@ def resume(output: Path, changes: Callable[[dict[str, Any]], RunConfig], display
 
 
 def fingerprint(config: RunConfig, tasks: Mapping[str, Task]) -> str:
-    """A hash over the prompts and answers of the run's data, as many rows as are checked at its start."""
+    """A hash over the prompts and answers of the run's data, as many rows as are checked at its start, and the hash of
+    each file of reward functions, with plus signs."""
     digest = hashlib.sha256()
     for name, task in tasks.items():
         for source, used in ((task.train, len(task.train)), (task.heldout, heldout_used(config, task))):
             digest.update(f"{name} {used}".encode())
             for prompt in checked_rows(source, used):
                 digest.update(json.dumps(prompt.to_json(), sort_keys=True).encode())
-    return digest.hexdigest()
+    rewards = user_rewards(tasks)
+    return "+".join([digest.hexdigest(), *(rewards.digests if rewards else ())])
 
 
 def checked_rows(source: PromptSource, used: int) -> Iterator[Prompt]:

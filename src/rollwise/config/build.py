@@ -185,6 +185,8 @@ def _check_credit(config: RunConfig, source: str) -> None:
             f"{advantage.kind}; set objective.kl_coef for a KL term in the loss"
         )
     if advantage.kind == "gae" and critic.kind == "none":
+    if reward.function is not None and reward.functions:
+        raise UserError(f"{source}: reward.function and reward.functions are both set; keep one")
         raise UserError(f"{source}: advantage.kind is gae without a critic; set critic.kind=model")
     if advantage.kind != "gae" and critic.kind != "none":
         raise UserError(

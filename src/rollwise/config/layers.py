@@ -34,6 +34,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "kl_coef": ("objective.kl_coef",),
     "kl_loss_coef": ("objective.kl_coef",),
 }
+SHORT = {"reward": "function"}  # sections that may be given as the text of one of their keys
 
 Tree = dict[str, Any]
 
@@ -79,6 +80,8 @@ def parse_override(text: str) -> Tree:
 
 def nest(dotted: str, value: Any) -> Tree:
     """`nest('a.b', 1)` is `{'a': {'b': 1}}`; aliases are translated."""
+    if dotted in SHORT and isinstance(value, str):
+        value = {SHORT[dotted]: value}
     out: Tree = {}
     for name in ALIASES.get(dotted, (dotted,)):
         tree: Any = value
@@ -110,7 +113,7 @@ def expand_aliases(tree: Tree, source: str) -> Tree:
     out = nest("epsilon", entries.pop("epsilon")) if "epsilon" in entries else {}
     given: Tree = {}
     for name, value in entries.items():
-        nested = nest(name, value) if name in ALIASES or "." in name else {name: value}
+        nested = nest(name, value) if name in ALIASES or name in SHORT or "." in name else {name: value}
         clash = _first_clash(given, nested)
         if clash:
             raise UserError(f"{source}: '{clash}' is given twice; keep one of the two")

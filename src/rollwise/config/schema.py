@@ -210,6 +210,11 @@ class RewardConfig:
 
 @dataclass(slots=True, kw_only=True)
 class ObjectiveConfig:
+    function: str | None = key(
+        None, "file.py:function of yours that gives the score; `reward: file.py:function` is short for it"
+    )
+    functions: dict[str, float] = key({}, "several of them with their weights")  # noqa: RUF009
+    correct_at: float = key(1.0, "where the data has no gold: the score from which an answer counts as correct")
     kind: Literal["clipped", "decoupled", "behaviour", "sequence", "cispo"] = key(
         "clipped",
         "clipped: ratio to the proximal policy; decoupled: that times the weight prox/behaviour; "
