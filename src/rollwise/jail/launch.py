@@ -1,0 +1,162 @@
+"""The parent's end of a launcher: starting one for a tier, and handing it descriptors."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import dataclasses
+import json
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from rollwise.errors import UserError
+from rollwise.jail.restrict import NEWEST, Kernel, Limits
+
+TierName = Literal["landlock", "bwrap", "none"]
+REPLY_SECONDS = 20.0  # for a launcher to start or to answer; far above what either takes
+HERE = Path(__file__).parent
+SCRATCH = "/scratch"
+SCRATCH_BYTES = 64 << 20
+ENVIRONMENT = {"LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "PATH": "/usr/bin:/bin"}  # all that a program can see of it
+
+
+class LauncherError(Exception):
+    """The launcher failed or is gone: nothing is known of the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """A way to jail a program. `layers` are applied inside the launcher's children."""
+
+    name: TierName
+    layers: tuple[str, ...]
+    prefix: tuple[str, ...] = ()  # the command that the launcher runs under
+    single: bool = False  # a launcher of its own for each program
+    scratch: str | None = None  # a folder that exists only inside
+    newest: int = NEWEST  # version of Landlock not to be exceeded; 0: as if there were none
+
+
+def make_tier(name: TierName, newest: int = NEWEST) -> Tier:
+    """The tier `name` on this machine. Raises UserError where something it needs is missing."""
+    if name == "none":
+        return Tier("none", (), newest=newest)
+    if sys.platform != "linux":
+        raise UserError(f"code jail: tier {name} needs Linux, this is {sys.platform}; tier none runs code unprotected")
+    abi = Kernel(newest).abi()
+    if name == "landlock":
+        if abi < 1:
+            raise UserError(
+                "code jail: tier landlock needs a kernel with Landlock (Linux 5.13 or newer, enabled at boot); "
+                "install bubblewrap and set tier to bwrap, or use another machine"
+            )
+        return Tier("landlock", ("landlock", "seccomp"), newest=newest)
+    command = shutil.which("bwrap")
+    if command is None:
+        raise UserError("code jail: tier bwrap needs the command bwrap; install the package bubblewrap")
+    layers = ("landlock", "seccomp") if abi >= 1 else ("seccomp",)
+    return Tier("bwrap", layers, bubblewrap(command), single=True, scratch=SCRATCH, newest=newest)
+
+
+def python() -> str:
+    """The interpreter without its virtual environment."""
+    return os.path.realpath(sys.executable)
+
+
+def bubblewrap(command: str) -> tuple[str, ...]:
+    """New namespaces of every kind, no network, and a file system of the interpreter, the libraries and a bounded
+    scratch folder."""
+    out = [command, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    for folder in ("/usr", "/lib", "/lib64", "/bin", sys.base_prefix, str(HERE)):
+        out += ["--ro-bind-try", folder, folder]
+    out += ["--dev", "/dev", "--size", str(SCRATCH_BYTES), "--tmpfs", SCRATCH, "--chdir", SCRATCH, "--"]
+    return tuple(out)
+
+
+class Launcher:
+    """A running launcher. For one thread at a time."""
+
+    def __init__(self, tier: Tier) -> None:
+        self.tier = tier
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.connection = ours
+        self._exits: dict[int, dict[str, Any]] = {}
+        options = json.dumps({"layers": tier.layers, "newest": tier.newest, "scratch": tier.scratch})
+        interpreter = [python(), "-s", "-S", "-P", "-B", "-X", "utf8", str(HERE / "zygote.py"), options]
+        theirs_fd = theirs.fileno()
+        self.process = subprocess.Popen(
+            [*tier.prefix, *interpreter, str(theirs_fd)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=ENVIRONMENT,
+            pass_fds=[theirs_fd],
+            start_new_session=True,
+            cwd="/",
+        )
+        theirs.close()
+
+    def spawn(self, fds: Sequence[int], limits: Limits) -> int:
+        """A child with these descriptors: stdin, stdout, frames, scratch. Raises LauncherError."""
+        request = json.dumps({"limits": dataclasses.asdict(limits)}).encode()
+        try:
+            self.connection.sendmsg(
+                [request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds).tobytes())]
+            )
+        except OSError as error:
+            raise LauncherError(f"launcher: {error.strerror}") from None
+        deadline = time.monotonic() + REPLY_SECONDS
+        while True:
+            message = self._read(deadline - time.monotonic())
+            if "pid" in message:
+                return int(message["pid"])
+            if "failed" in message:
+                raise LauncherError(str(message["failed"]))
+
+    def ended(self, pid: int) -> dict[str, Any] | None:
+        """How the child `pid` ended, if it has: `status` (a signal if negative), `cpu` seconds. Raises LauncherError."""
+        while pid not in self._exits and select.select([self.connection], [], [], 0)[0]:
+            self._read(0)
+        return self._exits.get(pid)
+
+    def finish(self, pid: int) -> dict[str, Any]:
+        """Kills the child if it still runs; returns once it is gone. Raises LauncherError."""
+        if self.ended(pid) is None:
+            with contextlib.suppress(OSError):
+                self.connection.send(json.dumps({"kill": pid}).encode())
+            deadline = time.monotonic() + REPLY_SECONDS
+            while pid not in self._exits:
+                self._read(deadline - time.monotonic())
+        return self._exits.pop(pid)
+
+    def _read(self, seconds: float) -> dict[str, Any]:
+        """The next message; ends are also remembered. Raises LauncherError."""
+        if not select.select([self.connection], [], [], max(seconds, 0))[0]:
+            raise LauncherError("the launcher does not answer")
+        try:
+            data = self.connection.recv(1 << 16)
+        except OSError as error:
+            raise LauncherError(f"launcher: {error.strerror}") from None
+        if not data:
+            raise LauncherError("the launcher is gone")
+        message: dict[str, Any] = json.loads(data)
+        if "exit" in message:
+            self._exits[message["exit"]] = message
+        return message
+
+    def close(self) -> None:
+        """Ends the launcher and whatever it started."""
+        self.connection.close()
+        try:
+            self.process.wait(timeout=0.5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
