@@ -1,6 +1,7 @@
 """The model being trained, its tokenizer, and how a prompt becomes token ids.
 
-Sampler and learner share one `Policy`. It is any transformers causal language model, by folder or hub name.
+Sampler and learner share one `Policy`. It is any transformers causal language model, by folder or hub name, or an
+image-text model whose plain forward pass can be repeated row by row (`_vision_fault` asks it).
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ import numpy as np
 import torch
 
 from rollwise.errors import UserError, show
-from rollwise.records import IDS, Prompt
+from rollwise.records import IDS, Image, Prompt
+from rollwise.vision.probe import vision_fault
+from rollwise.vision.reader import Inputs, Vision, load_processor, vision_tower
 
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model", "tekken.json")
 
@@ -34,6 +37,8 @@ class Policy:
     shares_prompt: bool  # whether completions of one prompt can be fed in one sequence, kept apart by a mask
     cache_argument: str  # name under which this model takes its KV cache
     bfloat16: bool = False  # matrix products in bfloat16; the weights stay float32
+    vision: Vision | None = None  # of an image-text model
+    closed: torch.Tensor | None = None  # int64: ids that are never sampled, those that stand for pictures
 
     @property
     def device(self) -> torch.device:
@@ -44,6 +49,11 @@ class Policy:
     def vocab_size(self) -> int:
         return int(self.model.get_output_embeddings().weight.shape[0])
 
+    @property
+    def axes(self) -> int:
+        """Numbers in the position of a token: one, or three of a model with positions in time, height and width."""
+        return 1 if self.vision is None else self.vision.axes
+
     def precision(self) -> contextlib.AbstractContextManager[Any]:
         """The context every forward pass runs in."""
         if self.bfloat16:
@@ -51,44 +61,93 @@ class Policy:
         return contextlib.nullcontext()
 
     def trunk(
-        self, ids: torch.Tensor, position: torch.Tensor | None = None, attend: torch.Tensor | None = None
+        self,
+        ids: torch.Tensor,
+        position: torch.Tensor | None = None,
+        attend: torch.Tensor | None = None,
+        pixels: Inputs | None = None,
     ) -> torch.Tensor:
         """Hidden states [R, L, D] before the output embedding, for right-padded ids [R, L].
 
         No attention mask is needed where a row is one text: under causal attention padding on the right never reaches
-        a real token. `attend` [R, 1, L, L] and `position` lay several texts out in one row.
+        a real token. `attend` [R, 1, L, L] and `position` [R, L] lay several texts out in one row. `pixels` are the
+        pictures of all rows, with positions [3, R, L] where the model has positions in space.
         """
-        return self.model.base_model(input_ids=ids, use_cache=False, **laid_out(position, attend))[0]  # type: ignore[no-any-return]
+        return self.model.base_model(  # type: ignore[no-any-return]
+            input_ids=ids, use_cache=False, **laid_out(position, attend), **(pixels or {})
+        )[0]
 
     def head(self, hidden: torch.Tensor) -> torch.Tensor:
         """Logits [N, V] of hidden states [N, D]."""
         return self.model.get_output_embeddings()(hidden)  # type: ignore[no-any-return]
 
+    def open(self, logits: torch.Tensor) -> torch.Tensor:
+        """Logits [N, V] with those of tokens that are never sampled at the lowest finite number: their probability is
+        zero and so is their share of an entropy."""
+        return logits if self.closed is None else logits.index_fill(-1, self.closed, torch.finfo(logits.dtype).min)
+
+    def positions(self, ids: np.ndarray, images: tuple[Image, ...]) -> np.ndarray:
+        """Position of each prompt token, int64 [axes, P]; one axis but for models with positions in space."""
+        return np.arange(len(ids))[None] if self.vision is None else self.vision.positions(ids, images)
+
+    def pixels(self, prompts: Sequence[tuple[Image, ...]]) -> Inputs:
+        """The pictures of several prompts as the model takes them, in order; empty where there are none."""
+        return self.vision.batch(prompts) if self.vision is not None and any(prompts) else {}
+
     def encode(self, prompt: Prompt, limit: int) -> np.ndarray:
-        """Prompt ids, int32 [P], P from 1 to `limit`: messages through the chat template, text as it is. Raises
-        UserError where the tokenizer cannot, or the prompt is longer: it is never cut."""
-        if prompt.messages is not None and self.tokenizer.chat_template is None:
-            raise UserError("model: its tokenizer has no chat template; for a base model set task_args.template=base")
+        """Prompt ids, int32 [P], P from 1 to `limit`: messages through the chat template, text as it is, each picture
+        as its many tokens. Raises UserError where the tokenizer cannot, or the prompt is longer: it is never cut."""
         try:
-            if prompt.messages is not None:
-                ids = self.tokenizer.apply_chat_template(
-                    prompt.messages, add_generation_prompt=True, tokenize=True, return_dict=False
-                )
-            else:
-                ids = self.tokenizer(prompt.text, add_special_tokens=True)["input_ids"]
+            ids = self._encode(prompt)
+        except UserError:
+            raise
         except Exception as error:  # templates and tokenizers are the model's own code and raise what they like
             reason = " ".join(str(error).split())[:120]
             raise UserError(f"prompt {prompt.uid}: this model's tokenizer cannot encode it ({reason})") from None
-        if ids and max(ids) >= self.vocab_size:
+        if len(ids) and max(ids) >= self.vocab_size:
             raise UserError(
                 f"prompt {prompt.uid}: token id {max(ids)} is beyond the model's {self.vocab_size}; "
                 "its tokenizer is not this model's"
             )
         if not 0 < len(ids) <= limit:
+            seen = self.vision.image_tokens(np.asarray(ids)) if self.vision else 0
+            of_images = f" ({seen} of them of its images; images.max_pixels bounds those)" if seen else ""
             raise UserError(
-                f"prompt {prompt.uid} has {len(ids)} tokens; sampling.max_prompt_length allows 1 to {limit}"
+                f"prompt {prompt.uid} has {len(ids)} tokens{of_images}; sampling.max_prompt_length allows 1 to {limit}"
             )
         return np.asarray(ids, dtype=IDS)
+
+    def _encode(self, prompt: Prompt) -> Sequence[int] | np.ndarray:
+        if self.vision is None and prompt.images:
+            raise UserError(f"prompt {prompt.uid} has images, and this model reads text only; give an image-text model")
+        if prompt.messages is None and not prompt.images:
+            if self.vision is not None:
+                self.vision.check_text(str(prompt.text), prompt.uid)
+            return self.tokenizer(prompt.text, add_special_tokens=True)["input_ids"]  # type: ignore[no-any-return]
+        if self._chat_template() is None:
+            raise UserError("model: its tokenizer has no chat template; for a base model set task_args.template=base")
+        if self.vision is not None:
+            return self.vision.encode(prompt)
+        return self.tokenizer.apply_chat_template(  # type: ignore[no-any-return]
+            [_plain(m) for m in prompt.messages or ()], add_generation_prompt=True, tokenize=True, return_dict=False
+        )
+
+    def _chat_template(self) -> Any:
+        own = None if self.vision is None else self.vision.processor.chat_template
+        return own or self.tokenizer.chat_template
+
+    def freeze_vision(self) -> None:
+        """Take the vision tower out of training. Raises UserError where there is none."""
+        if self.vision is None:
+            raise UserError("learner.freeze_vision is true, and this model reads text only; set it to false")
+        vision_tower(self.model).requires_grad_(False)
+
+    def save(self, folder: Path) -> None:
+        """Write an ordinary Hugging Face folder: weights, and tokenizer or processor."""
+        self.model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+        if self.vision is not None:
+            self.vision.processor.save_pretrained(folder)
 
     def decode(self, completions: Iterable[np.ndarray]) -> list[str]:
         """Texts of completions, without special tokens. For verifiers and people."""
@@ -97,13 +156,30 @@ class Policy:
         )
 
 
+def _plain(message: dict[str, Any]) -> dict[str, Any]:
+    """A message without images as templates of text models take it: its content in one piece."""
+    content = message["content"]
+    return message if isinstance(content, str) else {**message, "content": "".join(p["text"] for p in content)}
+
+
 def laid_out(position: torch.Tensor | None, attend: torch.Tensor | None) -> dict[str, torch.Tensor]:
-    """The arguments that tell a model of several texts in a row; none for plain rows, which every model takes."""
-    return {} if position is None or attend is None else {"position_ids": position, "attention_mask": attend}
+    """The arguments that tell a model where the tokens of a row stand; none for plain rows, which every model takes."""
+    given = {"position_ids": position, "attention_mask": attend}
+    return {name: value for name, value in given.items() if value is not None}
 
 
-def load_policy(name: str, *, device: str = "cpu", dtype: str = "float32") -> Policy:
-    """Load model and tokenizer from a folder or hub name. Raises UserError naming what is missing or unreadable."""
+def load_policy(
+    name: str,
+    *,
+    device: str = "cpu",
+    dtype: str = "float32",
+    min_pixels: int = 3136,
+    max_pixels: int = 401_408,
+    cache_bytes: int = 2**29,
+) -> Policy:
+    """Load model and tokenizer from a folder or hub name; for an image-text model its processor, with pictures scaled
+    to `min_pixels` and `max_pixels` and `cache_bytes` of them kept. Raises UserError naming what is missing or
+    unreadable."""
     where = Path(name).expanduser()
     local = where.exists() or name.startswith((".", "/", "~"))
     if local and not where.is_dir():
@@ -114,16 +190,21 @@ def load_policy(name: str, *, device: str = "cpu", dtype: str = "float32") -> Po
         raise UserError(f"model: {name} is neither a folder nor a hub name (owner/name)")
     if local and not any((where / file).is_file() for file in TOKENIZERS):
         raise UserError(f"model: {name} has no tokenizer; put its tokenizer.json beside config.json")
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, AutoTokenizer
     from transformers.utils import logging as hf_logging
 
     hf_logging.disable_progress_bar()
     target = str(where) if local else name
     try:
-        model, loading = AutoModelForCausalLM.from_pretrained(
+        config = AutoConfig.from_pretrained(target)
+        sees = _sees(config)
+        model, loading = (AutoModelForImageTextToText if sees else AutoModelForCausalLM).from_pretrained(
             target, dtype=torch.float32, use_safetensors=True, output_loading_info=True
         )
-        tokenizer = AutoTokenizer.from_pretrained(target)
+        processor = load_processor(target, config) if sees else None
+        tokenizer = processor.tokenizer if processor is not None else AutoTokenizer.from_pretrained(target)
+    except UserError:
+        raise
     except Exception as error:  # transformers raises many kinds for an unreadable folder; all are the user's to mend
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise UserError(f"model: {name} cannot be loaded ({reason})") from None
@@ -140,13 +221,30 @@ def load_policy(name: str, *, device: str = "cpu", dtype: str = "float32") -> Po
         model.to(device)
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"device: {device} is not usable here ({str(error).splitlines()[0][:120]})") from None
-    policy = wrap(model, tokenizer)
+    vision = None
+    if sees:
+        vision = Vision(processor, model, min_pixels=min_pixels, max_pixels=max_pixels, cache_bytes=cache_bytes)
+    policy = wrap(model, tokenizer, vision)
     policy.bfloat16 = dtype == "bfloat16"
     return policy
 
 
-def wrap(model: Any, tokenizer: Any) -> Policy:
-    """A `Policy` of a model and tokenizer already in memory."""
+def _sees(config: Any) -> bool:
+    """Whether the config is that of an image-text model, and not of the text model within one."""
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as TEXT,
+    )
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES as IMAGE_TEXT,
+    )
+
+    kind = config.model_type
+    return kind in IMAGE_TEXT and (kind not in TEXT or IMAGE_TEXT[kind] in (config.architectures or ()))
+
+
+def wrap(model: Any, tokenizer: Any, vision: Vision | None = None) -> Policy:
+    """A `Policy` of a model and tokenizer already in memory. Raises UserError for an image-text model whose forward
+    pass cannot be repeated row by row."""
     model.eval()  # dropout would make stored log-probs those of no policy
     eos = _eos_ids(model, tokenizer)
     if not eos:
@@ -167,7 +265,11 @@ def wrap(model: Any, tokenizer: Any) -> Policy:
         split_head=False,
         shares_prompt=False,
         cache_argument="cache" if "cache" in forward else "past_key_values",
+        vision=vision,
+        closed=None if vision is None else torch.tensor(vision.closed, device=model.device),
     )
+    if vision is not None and (fault := vision_fault(vision)):
+        raise UserError(f"model: images of a {model.config.model_type} model are not supported here ({fault})")
     policy.split_head = _head_is_separable(policy)
     policy.shares_prompt = policy.split_head and _prompt_is_shareable(policy)
     return policy
@@ -203,7 +305,8 @@ def _head_is_separable(policy: Policy) -> bool:
 def _prompt_is_shareable(policy: Policy) -> bool:
     """Whether two completions after one prompt, in one sequence under a mask, give what they give alone. Layers with
     state or a window, and attention that takes no mask of its own, do not; asked, not assumed."""
-    kinds = set(getattr(policy.model.config, "layer_types", None) or ["full_attention"])
+    config = policy.model.config.get_text_config()
+    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
     if kinds != {"full_attention"} or not _has_dense_attention(policy):
         return False
     size = policy.vocab_size
@@ -225,7 +328,7 @@ def _prompt_is_shareable(policy: Policy) -> bool:
 
 def _has_dense_attention(policy: Policy) -> bool:
     """Whether no layer limits how far back it looks."""
-    config = policy.model.config
+    config = policy.model.config.get_text_config()
     return not getattr(config, "use_sliding_window", False) and (
         getattr(config, "sliding_window", None) is None or hasattr(config, "use_sliding_window")
     )

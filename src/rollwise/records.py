@@ -69,7 +69,7 @@ class Outcome(enum.StrEnum):
     pilot = "pilot"  # chose its prompt for more, and is not itself trained on
     truncated = "truncated"  # removed by overlong filtering
     infra_error = "infra_error"  # the verifier failed
-    lost_at_epoch_end = "lost_at_epoch_end"  # held by the allocation when its epoch ended
+    lost_at_epoch_end = "lost_at_epoch_end"  # held by the allocation when its epoch ended, or it began anew
     held = "held"  # kept by the allocation for a later step
 
 
@@ -181,6 +181,7 @@ class Rollout:
     reward: float = float("nan")  # the score after shaping: what feeds the advantage
     birth_logprobs: np.ndarray | None = None  # float32 [T]: the trainer's own log-probs at birth, once it has met it
     reference_logprobs: np.ndarray | None = None  # float32 [T]: the frozen reference's, where a KL term is used
+    images: tuple[Image, ...] = ()  # the prompt's own, which `prompt_ids` has places for; in JSON they stand there only
 
     @property
     def scored(self) -> bool:
@@ -223,7 +224,9 @@ class Rollout:
         }
 
     @staticmethod
-    def from_json(data: dict[str, Any]) -> Rollout:
+    def from_json(data: dict[str, Any], images: tuple[Image, ...] = ()) -> Rollout:
+        """`images` are those of the group's prompt."""
+
         def logp(a: list[float] | None) -> np.ndarray | None:
             return None if a is None else np.asarray(a, dtype=LOGP)
 
@@ -241,6 +244,7 @@ class Rollout:
             reward=float("nan") if data["reward"] is None else data["reward"],
             birth_logprobs=logp(data["birth_logprobs"]),
             reference_logprobs=logp(data["reference_logprobs"]),
+            images=images,
         )
 
 
@@ -314,12 +318,20 @@ class Group:
             "purpose": self.purpose.value,
         }
 
+    def to_log(self) -> dict[str, Any]:
+        """As `to_json`, with each image by the SHA-256 of its bytes; for reading, not for reading back."""
+        out = self.to_json()
+        if self.prompt.images:
+            out["prompt"]["images"] = [{"sha256": i.sha256, "bytes": len(i.data)} for i in self.prompt.images]
+        return out
+
     @staticmethod
     def from_json(data: dict[str, Any]) -> Group:
+        prompt = Prompt.from_json(data["prompt"])
         return Group(
             uid=data["uid"],
-            prompt=Prompt.from_json(data["prompt"]),
-            rollouts=tuple(Rollout.from_json(r) for r in data["rollouts"]),
+            prompt=prompt,
+            rollouts=tuple(Rollout.from_json(r, prompt.images) for r in data["rollouts"]),
             purpose=Purpose(data["purpose"]),
         )
 

@@ -42,7 +42,8 @@ class Critic:
         self.head = torch.nn.Linear(width, 1, device=policy.device)
         torch.nn.init.zeros_(self.head.weight)
         torch.nn.init.zeros_(self.head.bias)
-        trunk = list(policy.model.base_model.named_parameters(prefix="trunk")) if own else []
+        named = policy.model.base_model.named_parameters(prefix="trunk") if own else ()
+        trunk = [(name, p) for name, p in named if p.requires_grad]
         self.optimizer = Optimizer([*trunk, *self.head.named_parameters(prefix="head")], config, lr)
 
     @torch.no_grad()

@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from rollwise.learner.batching import micro_batches
 from rollwise.policy import Policy, laid_out
 from rollwise.records import LOGP, Rollout
+from rollwise.vision.reader import Inputs
 
 SHARED_LENGTH = 256  # tokens of a sequence up to which members of a group share it; attention grows with its square
 
@@ -25,13 +26,14 @@ class Packed:
     """Rollouts of one micro-batch as tensors. A sequence is a prompt and one or more of its completions."""
 
     ids: torch.Tensor  # int64 [S, L], right-padded; the last token of a completion predicts nothing and is left out
-    position: torch.Tensor | None  # int64 [S, L]; None where each sequence holds one completion
+    position: torch.Tensor | None  # int64 [S, L] or [3, S, L]; None where they count up from 0
     attend: torch.Tensor | None  # bool [S, 1, L, L]; None: causal
     mask: torch.Tensor  # bool [R, T]: real completion tokens
     row: torch.Tensor  # int64 [N]: sequence of each completion token, rollout by rollout
     place: torch.Tensor  # int64 [N]: position in `ids` whose logits predict it
     target: torch.Tensor  # int64 [N]: the token itself
     temperature: torch.Tensor  # float32 [N]
+    pixels: Inputs  # the pictures of all sequences, in order; each its own, and once where a prompt is shared
 
 
 def sequences(rollouts: Sequence[Rollout], policy: Policy) -> list[list[int]]:
@@ -69,17 +71,22 @@ def pack(rollouts: Sequence[Rollout], policy: Policy) -> Packed:
     plan = sequences(rollouts, policy)
     shape = len(plan), max(sequence_length([rollouts[i] for i in members]) for members in plan)
     ids = np.full(shape, policy.pad_id, dtype=np.int64)
-    position = np.zeros(shape, dtype=np.int64)
+    images = [rollouts[members[0]].images for members in plan]
+    axes = policy.axes
+    position = np.zeros((axes, *shape), dtype=np.int64)
     segment = np.full(shape, -1)  # 0: prompt, 1, 2, ...: the completions
     place = []
     for s, members in enumerate(plan):
         prompt = rollouts[members[0]].prompt_ids
         end = start = len(prompt)
-        ids[s, :start], position[s, :start], segment[s, :start] = prompt, np.arange(start), 0
+        ids[s, :start], segment[s, :start] = prompt, 0
+        position[:, s, :start] = policy.positions(prompt, images[s])
+        behind = int(position[:, s, :start].max()) + 1
         for m, i in enumerate(members, 1):
             fed = rollouts[i].completion_ids[:-1]
             at = slice(end, end + len(fed))
-            ids[s, at], position[s, at], segment[s, at] = fed, start + np.arange(len(fed)), m
+            ids[s, at], segment[s, at] = fed, m
+            position[:, s, at] = behind + np.arange(len(fed))
             place.append(np.arange(end - 1, end - 1 + rollouts[i].length))
             if rollouts[i].length:
                 place[-1][0] = start - 1  # the first token is predicted by the prompt's last
@@ -90,15 +97,17 @@ def pack(rollouts: Sequence[Rollout], policy: Policy) -> Packed:
     temperature = np.array([r.sampling.temperature for r in rollouts], dtype=np.float32)
     device = policy.device
     shared = len(plan) < len(rollouts)
+    placed = shared or (axes > 1 and any(images))
     return Packed(
         ids=torch.from_numpy(ids).to(device),
-        position=torch.from_numpy(position).to(device) if shared else None,
+        position=torch.from_numpy(position if axes > 1 else position[0]).to(device) if placed else None,
         attend=_attend(torch.from_numpy(segment).to(device)) if shared else None,
         mask=torch.from_numpy(mask).to(device),
         row=torch.from_numpy(row).to(device),
         place=torch.from_numpy(np.concatenate(place)).to(device),
         target=torch.from_numpy(np.concatenate([r.completion_ids for r in rollouts]).astype(np.int64)).to(device),
         temperature=torch.from_numpy(np.repeat(temperature, completion)).to(device),
+        pixels=policy.pixels(images),
     )
 
 
@@ -125,7 +134,8 @@ def unpadded(values_RT: torch.Tensor, packed: Packed) -> list[np.ndarray]:
 
 def completion_hidden(policy: Policy, packed: Packed) -> torch.Tensor:
     """Hidden states [N, D] of the places that predict the completion tokens."""
-    return policy.trunk(packed.ids, packed.position, packed.attend)[packed.row, packed.place]
+    hidden = policy.trunk(packed.ids, packed.position, packed.attend, packed.pixels)
+    return hidden[packed.row, packed.place]
 
 
 def completion_logprobs(
@@ -139,7 +149,7 @@ def completion_logprobs(
             places = completion_hidden(policy, packed)
         else:
             places = policy.model(
-                input_ids=packed.ids, use_cache=False, **laid_out(packed.position, packed.attend)
+                input_ids=packed.ids, use_cache=False, **laid_out(packed.position, packed.attend), **packed.pixels
             ).logits[packed.row, packed.place]
         logp_N, entropy_N = _in_chunks(policy, places, packed, logit_budget, entropy)
     out = torch.zeros(packed.mask.shape, dtype=torch.float32, device=packed.mask.device)
@@ -175,7 +185,7 @@ def _of_places(
     policy: Policy, places: torch.Tensor, target: torch.Tensor, temperature: torch.Tensor, entropy: bool
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Log-probs [N] and entropies [N] at hidden states (or logits) [N, D]."""
-    logits = (policy.head(places) if policy.split_head else places).float() / temperature[:, None]
+    logits = policy.open((policy.head(places) if policy.split_head else places).float() / temperature[:, None])
     logp = torch.log_softmax(logits, dim=-1)
     picked = logp.gather(1, target[:, None])[:, 0]
     return picked, -(logp.exp() * logp).sum(dim=-1) if entropy else None

@@ -71,6 +71,7 @@ def unpack_groups(state: State) -> list[Group]:
                 reward=reward,
                 birth_logprobs=birth,
                 reference_logprobs=reference,
+                images=prompts[of][1].images,
             )
             for of, uid, member, ids, logprobs, sampled, stop, text, born, verdict, reward, birth, reference in zip(
                 of_rollout,

@@ -1,7 +1,9 @@
 """The embedded sampler: one forward pass per token over all unfinished rollouts.
 
 * Each prompt is read once and its cache row repeated for the members of its group.
-* Prompts of different length are padded on the left; positions count from each prompt's first token.
+* Prompts of different length are padded on the left; positions count from each prompt's first token, or are what an
+  image-text model says they are.
+* Tokens that stand for pictures are no text and are left out of the distribution (`Policy.open`).
 * The stored log-prob of a token is its log-prob under the very distribution it was drawn from: after temperature and
   nucleus cut, renormalised. At temperature 0 that distribution is a point, so the log-prob is 0.
 * Each rollout draws from its own seeded stream, so what else is in the batch does not choose its tokens.
@@ -17,8 +19,9 @@ import torch
 
 from rollwise import seeds
 from rollwise.policy import Policy
-from rollwise.records import IDS, LOGP, Request, Rollout, Sampling, StopReason
+from rollwise.records import IDS, LOGP, Image, Request, Rollout, Sampling, StopReason
 from rollwise.sampling.cache import new_cache, reserve, select_rows
+from rollwise.vision.reader import Inputs
 
 COMPACT_AT = 0.75  # drop finished rows from the cache once this share or less is still running
 STREAM_BLOCK = 64  # uniform numbers drawn ahead per rollout
@@ -59,7 +62,8 @@ class TorchSampler:
                 for i, first, count in chunk
                 for m in range(first, first + count)
             ]
-            for row, result in zip(rows, self._draw(prompts, rows, sampling), strict=True):
+            images = [r.prompt.images for r in requests]
+            for row, result in zip(rows, self._draw(prompts, images, rows, sampling), strict=True):
                 drawn[row.request].append(result)
         texts = iter(self.policy.decode(ids for group in drawn for ids, _, _ in group))
         return [
@@ -74,6 +78,7 @@ class TorchSampler:
                     stop=stop,
                     text=next(texts),
                     birth_step=step,
+                    images=request.prompt.images,
                 )
                 for i, (completion, logprobs, stop) in enumerate(group)
             ]
@@ -82,12 +87,12 @@ class TorchSampler:
 
     @torch.no_grad()
     def _draw(
-        self, prompts: list[np.ndarray], rows: list[_Row], sampling: Sampling
+        self, prompts: list[np.ndarray], images: list[tuple[Image, ...]], rows: list[_Row], sampling: Sampling
     ) -> list[tuple[np.ndarray, np.ndarray, StopReason]]:
         """Completion ids, log-probs and stop reason of each row."""
         device, eos = self.policy.device, torch.tensor(self.policy.eos_ids, device=self.policy.device)
         limit = sampling.max_completion_length
-        state = _Decoder(self.policy, prompts, [r.request for r in rows], limit)
+        state = _Decoder(self.policy, prompts, images, [r.request for r in rows], limit)
         ids = torch.zeros((len(rows), limit), dtype=torch.int32, device=device)
         logp = torch.zeros((len(rows), limit), dtype=torch.float32, device=device)
         length = torch.full((len(rows),), limit, dtype=torch.long, device=device)
@@ -123,30 +128,47 @@ class TorchSampler:
 class _Decoder:
     """The model's side of decoding: cache, mask and positions kept in step with the rows."""
 
-    def __init__(self, policy: Policy, prompts: list[np.ndarray], requests: list[int], limit: int) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        prompts: list[np.ndarray],
+        images: list[tuple[Image, ...]],
+        requests: list[int],
+        limit: int,
+    ) -> None:
         self.policy = policy
         device = policy.device
         distinct = list(dict.fromkeys(requests))
         width = max(len(prompts[i]) for i in distinct)
         ids = np.full((len(distinct), width), policy.pad_id, dtype=np.int64)
         pad = np.array([width - len(prompts[i]) for i in distinct])
+        each = [policy.positions(prompts[i], images[i]) for i in distinct]
+        position = np.zeros((len(each[0]), *ids.shape), dtype=np.int64)
         for row, i in enumerate(distinct):
             ids[row, pad[row] :] = prompts[i]
+            position[:, row, pad[row] :] = each[row]
         real = torch.from_numpy(np.arange(width)[None] >= pad[:, None]).to(device)
         self.padded = bool(pad.any())
         self.cache = new_cache(policy.model.config)
-        position = torch.from_numpy(np.maximum(np.arange(width)[None] - pad[:, None], 0)).to(device)
-        self.logits = self._forward(torch.from_numpy(ids).to(device), real.long() if self.padded else None, position)
+        self.logits = self._forward(
+            torch.from_numpy(ids).to(device),
+            real.long() if self.padded else None,
+            torch.from_numpy(position[0] if len(position) == 1 else position).to(device),
+            policy.pixels([images[i] for i in distinct]),
+        )
         place = {i: row for row, i in enumerate(distinct)}
         repeat = torch.tensor([place[i] for i in requests], device=device)
         reserve(self.cache, min(limit, 256))
         select_rows(self.cache, repeat)
         self.logits = self.logits[repeat]
         self.mask = torch.cat([real, real.new_ones((len(distinct), limit))], dim=1).long()[repeat]
-        self.position = position[repeat, -1:]
+        last = np.array([p.max() for p in each])  # the axes of a position go on together behind the prompt
+        self.position = torch.from_numpy(last).to(device)[repeat, None]
         self.length = width
 
-    def _forward(self, ids: torch.Tensor, mask: torch.Tensor | None, position: torch.Tensor) -> torch.Tensor:
+    def _forward(
+        self, ids: torch.Tensor, mask: torch.Tensor | None, position: torch.Tensor, pixels: Inputs | None = None
+    ) -> torch.Tensor:
         with self.policy.precision():
             out = self.policy.model(
                 input_ids=ids,
@@ -155,8 +177,9 @@ class _Decoder:
                 use_cache=True,
                 logits_to_keep=1,
                 **{self.policy.cache_argument: self.cache},
+                **(pixels or {}),
             )
-        return out.logits[:, -1].float()  # type: ignore[no-any-return]
+        return self.policy.open(out.logits[:, -1].float())
 
     def keep(self, rows: torch.Tensor) -> None:
         """Drop all rows but these."""
