@@ -10,7 +10,7 @@ from rollwise.verify.base import Verifier
 
 # name: module and class. Looked up only when asked for, so that the list costs no imports.
 _TABLE: dict[str, tuple[str, str]] = {
-    "math": ("math", "Math"),
+    "math": ("mathematics", "Math"),
     "gsm8k": ("gsm8k", "Gsm8k"),
     "choice": ("choice", "Choice"),
     "exact": ("text", "Exact"),

@@ -1,0 +1,196 @@
+"""Whether an answer says what the gold says. True, False, or None where only the full parser can tell.
+
+The gold decides what may be left out: `5` for `x=5`, `20` for `20 cm`, braces round several answers. See
+`docs/verifiers.md` for the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rollwise.verify import algebra
+from rollwise.verify.reader import Based, Items, Matrix, Reading, Relation, Scalar, Span, Value, Words
+
+Tri = bool | None
+PHYSICAL = {
+    "cm": "cm", "centimeters": "cm", "centimetres": "cm", "mm": "mm", "m": "m", "meters": "m", "metres": "m",
+    "meter": "m", "km": "km", "kilometers": "km", "ft": "ft", "feet": "ft", "foot": "ft", "inches": "in", "inch": "in",
+    "in": "in", "miles": "mile", "mile": "mile", "yards": "yd", "kg": "kg", "g": "g", "grams": "g", "hours": "h",
+    "hour": "h", "minutes": "min", "minute": "min", "seconds": "s", "second": "s", "days": "day", "day": "day",
+    "weeks": "week", "months": "month", "years": "year",
+    "dollars": "dollar", "dollar": "dollar", "cents": "cent", "cent": "cent", "euros": "euro", "euro": "euro",
+}  # fmt: skip
+MAX_PAIRS = 400  # comparisons in matching the items of two lists
+
+
+def same(gold: Sequence[Reading], answer: Sequence[Reading]) -> Tri:
+    """Whether some reading of the answer is some reading of the gold; every form of the answer must fit."""
+    return _any(_forms(g, a) for g in gold for a in answer)
+
+
+def _forms(gold: Reading, answer: Reading) -> Tri:
+    return _all(_any(equal(g, a) for g in gold.forms) for a in answer.forms)
+
+
+def _any(found: object) -> Tri:
+    out: Tri = False
+    for one in found:  # type: ignore[attr-defined]
+        if one:
+            return True
+        out = None if one is None else out
+    return out
+
+
+def _all(found: object) -> Tri:
+    out: Tri = True
+    for one in found:  # type: ignore[attr-defined]
+        if one is False:
+            return False
+        out = None if one is None else out
+    return out
+
+
+def equal(gold: Value, answer: Value) -> Tri:
+    """Whether two values are the same answer."""
+    gold, answer = _single(gold), _single(answer)
+    if isinstance(gold, Relation) or isinstance(answer, Relation):
+        return _relations(gold, answer)
+    if isinstance(gold, Based) or isinstance(answer, Based):
+        return _bases(gold, answer)
+    if isinstance(gold, Words) or isinstance(answer, Words):
+        return _letters(gold) == _letters(answer) != ""
+    if isinstance(gold, Scalar) and isinstance(answer, Scalar):
+        if _unit(gold) and _unit(answer) and _unit(gold) != _unit(answer):
+            return False
+        return algebra.equal(gold.value, answer.value)
+    if isinstance(gold, Span) and isinstance(answer, Span):
+        return _spans(gold, answer)
+    if isinstance(gold, Matrix) and isinstance(answer, Matrix):
+        if [len(r) for r in gold.rows] != [len(r) for r in answer.rows]:
+            return False
+        return _all(equal(g, a) for x, y in zip(gold.rows, answer.rows, strict=True) for g, a in zip(x, y, strict=True))
+    if isinstance(gold, Items) and isinstance(answer, Items):
+        return _items(gold, answer)
+    return False
+
+
+def _single(value: Value) -> Value:
+    """Braces or a list round one value count for nothing."""
+    if isinstance(value, Items) and value.kind in ("list", "set", "union") and len(value.items) == 1:
+        return value.items[0]
+    return value
+
+
+def _unit(value: Scalar) -> str:
+    return PHYSICAL.get(value.unit.lower().strip("."), "")
+
+
+def _letters(value: Value) -> str:
+    """Words, or a value that is one letter or letters in a row, as text."""
+    if isinstance(value, Words):
+        return value.text.strip("() ")
+    if isinstance(value, Scalar) and value.value.bottom == algebra.UNIT and len(value.value.top) == 1:
+        ((monomial, c),) = value.value.top.items()
+        if c == 1 and len(monomial) == 1:
+            ((found, e),) = monomial
+            if e == 1 and found[0] in ("s", "i"):
+                return str(found[-1])
+    return ""
+
+
+def _bases(gold: Value, answer: Value) -> Tri:
+    """The digits must agree, and the base where both name one: a question that asks for base 5 may leave it out."""
+    if isinstance(gold, Based) and isinstance(answer, Based):
+        return gold == answer
+    based, other = (gold, answer) if isinstance(gold, Based) else (answer, gold)
+    assert isinstance(based, Based)
+    return isinstance(other, Scalar) and algebra.rational(other.value) == int(based.digits)
+
+
+def _relations(gold: Value, answer: Value) -> Tri:
+    if isinstance(gold, Relation) and isinstance(answer, Relation):
+        if gold.sign != answer.sign:
+            return False
+        solved = bool(gold.name) and _constant(gold.right)
+        if gold.name and answer.name:
+            return _all([gold.name == answer.name or _same_function(gold.name, answer.name), equal(gold.right, answer.right)])
+        if solved and not answer.name:
+            turned = isinstance(answer.right, Scalar) and _letters(answer.right) == gold.name
+            return equal(gold.right, answer.left) if turned else False
+        return _proportional(gold, answer)
+    relation, other = (gold, answer) if isinstance(gold, Relation) else (answer, gold)
+    assert isinstance(relation, Relation)
+    if relation.sign != "=" or not relation.name:
+        return False
+    return equal(relation.right, other) if relation is gold else equal(other, relation.right)
+
+
+def _same_function(a: str, b: str) -> bool:
+    """f(x) and f, or y and f(x): the argument may be left out."""
+    return a.split("(")[0] == b.split("(")[0] or ("(" in a and b == "y") or (a == "y" and "(" in b)
+
+
+def _constant(value: Value) -> bool:
+    if not isinstance(value, Scalar):
+        return True
+    return not any(a[0] == "s" and a[1] not in ("e", "\\pi") for m in value.value.top for a, _ in m)
+
+
+def _proportional(gold: Relation, answer: Relation) -> Tri:
+    sides = (gold.left, gold.right, answer.left, answer.right)
+    if not all(isinstance(s, Scalar) for s in sides):
+        return _all([equal(gold.left, answer.left), equal(gold.right, answer.right)])
+    a, b, c, d = (s.value for s in sides if isinstance(s, Scalar))
+    return algebra.proportional(algebra.add(a, algebra.negative(b)), algebra.add(c, algebra.negative(d)))
+
+
+def _spans(gold: Span, answer: Span) -> Tri:
+    if gold.closed != answer.closed or (gold.name and answer.name and gold.name != answer.name):
+        return False
+    return _all([equal(gold.low, answer.low), equal(gold.high, answer.high)])
+
+
+def _items(gold: Items, answer: Items) -> Tri:
+    loose = {"list", "set", "union"}
+    if gold.kind != answer.kind and not (gold.kind in loose and answer.kind in loose):
+        return False
+    if gold.kind == "set" or answer.kind == "set":  # a set holds each of its members once
+        gold_items, answer_items = _distinct(gold.items), _distinct(answer.items)
+    else:
+        gold_items, answer_items = list(gold.items), list(answer.items)
+    if len(gold_items) != len(answer_items):
+        return False
+    if gold.kind == "tuple" or _ordered(gold_items, answer_items):
+        return _all(equal(g, a) for g, a in zip(gold_items, answer_items, strict=True))
+    return _matching(gold_items, answer_items)
+
+
+def _ordered(gold: list[Value], answer: list[Value]) -> bool:
+    """`a=1, b=2` answered by `1, 2`: without the names the order must tell."""
+    names = {g.name for g in gold if isinstance(g, Relation)}
+    return len(names) > 1 and not any(isinstance(a, Relation) for a in answer)
+
+
+def _distinct(items: Sequence[Value]) -> list[Value]:
+    out: list[Value] = []
+    for item in items[:MAX_PAIRS]:
+        if not any(equal(item, kept) for kept in out):
+            out.append(item)
+    return out
+
+
+def _matching(gold: list[Value], answer: list[Value]) -> Tri:
+    """Whether the items pair off in some order. Sameness is an equivalence, so taking the first match is enough."""
+    if len(gold) * len(answer) > MAX_PAIRS:
+        return None
+    left = list(answer)
+    unknown = False
+    for g in gold:
+        found = [equal(g, a) for a in left]
+        if True in found:
+            left.pop(found.index(True))
+        elif None in found:
+            unknown = True
+        else:
+            return False
+    return None if unknown else True

@@ -1,0 +1,407 @@
+"""Recursive descent over LaTeX tokens: one expression to its exact `Quotient`. Raises Unreadable where it cannot.
+
+`1/2x` is (1/2)x, `10\\frac{1}{12}` a mixed number, `10^23` has the exponent 23, `\\frac43` is 4/3, `\\sqrt13` is the root
+of 13, `1e2` is 100. A letter before a parenthesis multiplies, but f, g, h and E, F, G, O, P, Q name functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from math import comb, factorial
+
+from rollwise.verify import algebra
+from rollwise.verify.algebra import Quotient
+from rollwise.verify.latex import Token, Unreadable
+
+FUNCTIONS = frozenset(
+    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth ln log exp det gcd lcm max min arg deg".split()
+)
+NAMED = frozenset("fghEFGOPQ")
+GREEK = frozenset(
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau upsilon phi chi psi omega "
+    "Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega pi infty ell hbar".split()
+)
+SKIPPED = frozenset(["displaystyle", "circ"])
+CLOSERS = {"(": ")", "[": "]", "{": "}", "\\{": "\\}"}
+MAX_DIGITS = 1000
+
+
+class Expression:
+    """A cursor over tokens without spaces. `parse` must use them all up."""
+
+    def __init__(self, tokens: Sequence[Token], factorial_limit: int) -> None:
+        self.tokens = [t for t in tokens if t.kind != "space"]
+        self.at = 0
+        self.factorial_limit = factorial_limit
+
+    def parse(self) -> Quotient:
+        value = self.sum()
+        if self.at < len(self.tokens):
+            raise Unreadable(f"'{self.tokens[self.at].text[:20]}' not expected")
+        return value
+
+    def peek(self) -> str:
+        return self.tokens[self.at].text if self.at < len(self.tokens) else ""
+
+    def kind(self) -> str:
+        return self.tokens[self.at].kind if self.at < len(self.tokens) else ""
+
+    def is_sign(self, *signs: str) -> bool:
+        return self.kind() == "sign" and self.peek() in signs
+
+    def is_command(self, *names: str) -> bool:
+        return self.kind() == "command" and self.peek() in names
+
+    def take(self) -> Token:
+        if self.at >= len(self.tokens):
+            raise Unreadable("ends too early")
+        self.at += 1
+        return self.tokens[self.at - 1]
+
+    def expect(self, sign: str) -> None:
+        if not self.is_sign(sign):
+            raise Unreadable(f"'{sign}' missing")
+        self.at += 1
+
+    def sum(self) -> Quotient:
+        value = self.signed_product()
+        while self.is_sign("+", "-"):
+            minus = self.take().text == "-"
+            term = self.product()
+            value = algebra.add(value, algebra.negative(term) if minus else term)
+        return value
+
+    def signed_product(self) -> Quotient:
+        minus = False
+        while self.is_sign("+", "-"):
+            minus ^= self.take().text == "-"
+        value = self.product()
+        return algebra.negative(value) if minus else value
+
+    def product(self) -> Quotient:
+        value = self.factor()
+        while True:
+            if self.is_sign("*") or self.is_command("cdot", "times"):
+                self.at += 1
+                value = algebra.times(value, self.signed_factor())
+            elif self.is_sign("/"):
+                self.at += 1
+                value = algebra.over(value, self.signed_factor())
+            elif self.starts_factor():
+                value = algebra.times(value, self.factor())
+            else:
+                return value
+
+    def signed_factor(self) -> Quotient:
+        if self.is_sign("-"):
+            self.at += 1
+            return algebra.negative(self.factor())
+        return self.factor()
+
+    def starts_factor(self) -> bool:
+        if self.kind() == "number":  # digits beside a value, as in "5 4", are no product
+            return self.at > 0 and self.tokens[self.at - 1].text in (")", "}") and self.tokens[self.at - 1].kind == "sign"
+        if self.kind() in ("letter",):
+            return True
+        if self.kind() == "command":
+            return self.peek() in GREEK or self.peek() in FUNCTIONS or self.peek() in (
+                "frac", "sqrt", "binom", "lfloor", "lceil", "mathbb"
+            )  # fmt: skip
+        return self.is_sign("(", "{", "[")
+
+    def factor(self) -> Quotient:
+        base = self.atom()
+        while True:
+            if self.is_sign("^"):
+                self.at += 1
+                if self.is_degree():
+                    continue
+                base = algebra.power(base, self.exponent())
+            elif self.is_sign("!"):
+                self.at += 1
+                base = self.factorial(base)
+            else:
+                return base
+
+    def is_degree(self) -> bool:
+        """Takes `\\circ` or `{\\circ}` after a `^`: degrees are a unit."""
+        texts = [t.text for t in self.tokens[self.at : self.at + 3]]
+        if texts[:1] == ["circ"]:
+            self.at += 1
+        elif texts == ["{", "circ", "}"]:
+            self.at += 3
+        else:
+            return False
+        return True
+
+    def exponent(self) -> Quotient:
+        if self.is_sign("{", "("):
+            return self.group()
+        minus = self.is_sign("-")
+        self.at += minus
+        token = self.take()
+        if token.kind == "number":
+            value = algebra.number(integer(token.text))
+        elif token.kind == "letter" or token.text in GREEK:
+            value = symbol(token.text)
+        elif token.text == "frac":
+            self.at -= 1
+            value = self.atom()
+        else:
+            raise Unreadable("exponent")
+        return algebra.negative(value) if minus else value
+
+    def factorial(self, base: Quotient) -> Quotient:
+        n = algebra.rational(base)
+        if n is None:
+            return opaque("!", base)
+        if n.denominator != 1 or n < 0 or n > self.factorial_limit:
+            raise Unreadable("factorial")
+        return algebra.number(factorial(n.numerator))
+
+    def atom(self) -> Quotient:
+        token = self.take()
+        if token.kind == "number" or (token.text == "." and self.kind() == "number"):
+            return self.number(token)
+        if token.kind == "letter":
+            return self.letter(token.text)
+        if token.kind == "text" and token.text.isascii() and token.text.isalpha() and len(token.text) <= 3:
+            product = algebra.number(1)  # \\mathrm{gb}
+            for name in token.text:
+                product = algebra.times(product, symbol(name))
+            return product
+        if token.kind == "sign" and token.text in ("(", "{", "["):
+            self.at -= 1
+            return self.group()
+        if token.kind == "sign" and token.text == "|":
+            inside = self.sum()
+            self.expect("|")
+            return absolute(inside)
+        if token.kind == "command":
+            return self.command(token.text)
+        raise Unreadable(f"'{token.text[:20]}' not expected")
+
+    def group(self) -> Quotient:
+        closer = CLOSERS[self.take().text]
+        value = self.sum()
+        self.expect(closer)
+        return value
+
+    def number(self, token: Token) -> Quotient:
+        whole, decimals, repeating = token.text, "", ""
+        if token.text == ".":
+            whole, decimals = "0", self.take().text
+        elif self.is_sign(".") and self.at + 1 < len(self.tokens):
+            after = self.tokens[self.at + 1]
+            if after.kind == "number":
+                self.at += 2
+                decimals = after.text
+            elif after.text in ("overline", "dot"):
+                self.at += 1
+            else:
+                raise Unreadable("a point without digits")
+        if self.is_command("overline", "dot") and self.tokens[self.at - 1].text in (".", decimals):
+            self.at += 1
+            repeating = self.digits_group()
+        value = decimal(whole, decimals, repeating)
+        if self.kind() == "letter" and self.peek() in "eE":
+            value = self.scientific(value)
+        elif not decimals and self.is_command("frac"):
+            value += self.mixed()
+        return algebra.number(value)
+
+    def digits_group(self) -> str:
+        braced = self.is_sign("{")
+        self.at += braced
+        token = self.take()
+        if token.kind != "number":
+            raise Unreadable("repeating decimals")
+        if braced:
+            self.expect("}")
+        return token.text
+
+    def scientific(self, value: Fraction) -> Fraction:
+        """`e` with a whole number directly after it is a power of ten."""
+        at = self.at + 1
+        minus = at < len(self.tokens) and self.tokens[at].text == "-"
+        at += at < len(self.tokens) and self.tokens[at].text in ("-", "+")
+        if at < len(self.tokens) and self.tokens[at].kind == "number":
+            power = integer(self.tokens[at].text)
+            if power > MAX_DIGITS:
+                raise algebra.TooLarge("number too large")
+            self.at = at + 1
+            return value * Fraction(10) ** (-power if minus else power)
+        return value
+
+    def mixed(self) -> Fraction:
+        """The fraction of a mixed number: `\\frac{a}{b}` of whole numbers, a < b, directly after one; else 0."""
+        start = self.at
+        self.at += 1
+        try:
+            part = algebra.rational(self.argument())
+            whole = algebra.rational(self.argument())
+        except Unreadable:
+            part = whole = None
+        if part and whole and part.denominator == whole.denominator == 1 and 0 < part < whole and not self.is_sign("^"):
+            return part / whole
+        self.at = start
+        return Fraction(0)
+
+    def letter(self, name: str) -> Quotient:
+        if name in NAMED and self.is_sign("("):
+            return opaque(name, self.group())
+        if self.is_sign("_"):
+            self.at += 1
+            name += "_" + self.subscript()
+        return symbol(name)
+
+    def subscript(self) -> str:
+        if not self.is_sign("{"):
+            return self.take().text
+        start = self.at + 1
+        while not self.is_sign("}"):
+            self.take()
+        self.at += 1
+        return " ".join(t.text for t in self.tokens[start : self.at - 1])
+
+    def argument(self) -> Quotient:
+        """The argument of `\\frac`: a group, or one digit or letter."""
+        if self.is_sign("{"):
+            return self.group()
+        token = self.take()
+        if token.kind == "number" and len(token.text) > 1:
+            self.at -= 1
+            self.tokens[self.at] = Token("number", token.text[1:])
+            return algebra.number(int(token.text[0]))
+        self.at -= 1
+        return self.atom() if token.kind != "number" else algebra.number(integer(self.take().text))
+
+    def command(self, name: str) -> Quotient:
+        if name in GREEK:
+            return self.letter("\\" + name)
+        if name == "frac":
+            top = self.argument()
+            return algebra.over(top, self.argument())
+        if name == "sqrt":
+            return self.root()
+        if name == "binom":
+            return binomial(self.argument(), self.argument(), self.factorial_limit)
+        if name in ("lfloor", "lceil"):
+            inside = self.sum()
+            if not self.is_command("rfloor" if name == "lfloor" else "rceil"):
+                raise Unreadable("bracket not closed")
+            self.at += 1
+            plain = algebra.rational(inside)
+            if plain is None:
+                return opaque(name, inside)
+            down = plain.numerator // plain.denominator
+            return algebra.number(down if name == "lfloor" or plain == down else down + 1)
+        if name in FUNCTIONS:
+            return self.function(name)
+        if name.startswith("mathbb "):
+            return symbol(name)
+        raise Unreadable(f"\\{name[:20]}")
+
+    def root(self) -> Quotient:
+        degree = algebra.number(2)
+        if self.is_sign("["):
+            degree = self.group()
+        inside = self.group() if self.is_sign("{", "(") else self.atom()
+        return algebra.power(inside, algebra.over(algebra.number(1), degree))
+
+    def function(self, name: str) -> Quotient:
+        """`\\sin^2 x`, `\\log_2 n`, `\\ln 2x`: the argument without parentheses goes on to the next function or sign."""
+        outer: Quotient | None = None
+        base: Quotient | None = None
+        for _ in range(2):
+            if self.is_sign("_"):
+                self.at += 1
+                base = self.argument()
+            elif self.is_sign("^"):
+                self.at += 1
+                outer = self.exponent()
+        if self.is_sign("(", "{"):
+            inside = self.group()
+        else:
+            inside = self.factor()
+            while self.starts_factor() and not (self.kind() == "command" and self.peek() in FUNCTIONS):
+                inside = algebra.times(inside, self.factor())
+        value = applied(name, base, inside)
+        return value if outer is None else algebra.power(value, outer)
+
+
+def symbol(name: str) -> Quotient:
+    return algebra.atom(("i",)) if name == "i" else algebra.atom(("s", name))
+
+
+def opaque(name: str, *inside: Quotient) -> Quotient:
+    return algebra.atom(("f", name, *map(algebra.key, inside)))
+
+
+def absolute(inside: Quotient) -> Quotient:
+    plain = algebra.rational(inside)
+    return opaque("abs", inside) if plain is None else algebra.number(abs(plain))
+
+
+def binomial(n: Quotient, k: Quotient, limit: int) -> Quotient:
+    plain_n, plain_k = algebra.rational(n), algebra.rational(k)
+    if plain_n is None or plain_k is None:
+        difference = algebra.add(n, algebra.negative(k))
+        return algebra.over(any_factorial(n), algebra.times(any_factorial(k), any_factorial(difference)))
+    if plain_n.denominator != 1 or plain_k.denominator != 1 or not 0 <= plain_k <= plain_n <= limit * 10:
+        raise Unreadable("binomial")
+    return algebra.number(comb(plain_n.numerator, plain_k.numerator))
+
+
+def any_factorial(n: Quotient) -> Quotient:
+    plain = algebra.rational(n)
+    if plain is None or plain.denominator != 1 or not 0 <= plain <= 100:
+        return opaque("!", n)
+    return algebra.number(factorial(plain.numerator))
+
+
+def applied(name: str, base: Quotient | None, inside: Quotient) -> Quotient:
+    """A function of `inside`, in terms of sin, cos and ln where that is its definition."""
+    if name == "exp":
+        return algebra.power(symbol("e"), inside)
+    if name in ("tan", "cot", "sec", "csc"):
+        sine, cosine = opaque("sin", inside), opaque("cos", inside)
+        one = algebra.number(1)
+        top = {"tan": sine, "cot": cosine, "sec": one, "csc": one}[name]
+        return algebra.over(top, cosine if name in ("tan", "sec") else sine)
+    if base is None:
+        return logarithm(inside) if name == "ln" else opaque(name, inside)
+    if name == "log":
+        return algebra.over(logarithm(inside), logarithm(base))
+    return opaque(name, base, inside)
+
+
+def logarithm(inside: Quotient) -> Quotient:
+    """ln of a positive fraction as a sum over its primes, so that ln 8 is 3 ln 2; ln e is 1."""
+    plain = algebra.rational(inside)
+    if plain is None or plain <= 0:
+        return algebra.number(1) if inside == symbol("e") else opaque("ln", inside)
+    out = algebra.number(0)
+    for part, sign in ((plain.numerator, 1), (plain.denominator, -1)):
+        for prime, count in algebra.factors(part).items():
+            term = algebra.times(algebra.number(sign * count), opaque("ln", algebra.number(prime)))
+            out = algebra.add(out, term)
+    return out
+
+
+def integer(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise algebra.TooLarge("number too large")
+    return int(digits)
+
+
+def decimal(whole: str, decimals: str, repeating: str) -> Fraction:
+    """`whole.decimals` with `repeating` for ever after."""
+    value = Fraction(integer(whole + decimals), 10 ** len(decimals))
+    if repeating:
+        value += Fraction(integer(repeating), (10 ** len(repeating) - 1) * 10 ** len(decimals))
+    return value
+
+
+Parser = Callable[[Sequence[Token]], Quotient]

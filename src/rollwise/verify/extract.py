@@ -1,0 +1,163 @@
+"""The one final answer of a completion, found by a strict rule in time linear in the text.
+
+1. Only what follows the thinking counts (`answers.final_segment`), and of that a complete `<answer>` block, if there is
+   one, and of that the last `WINDOW` characters.
+2. The last `\\boxed{...}` (or `\\fbox`) is the answer. Boxes before it that say something else are steps or were revised,
+   if words of revision or a stretch of text lie between; boxes that only commas, "and", "or" or a few words part are one
+   answer of several parts, so that `\\boxed{4} or \\boxed{5}` is never the answer 4.
+3. Without a box, what follows the last "answer is", "answer:" or `####` on its line; else the whole text if it is one
+   short line. A box that does not close, or an empty one, is not passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from rollwise.records import StopReason
+from rollwise.verify.answers import CLOSE, OPEN, answer_block, final_segment
+
+WINDOW = 16_384  # characters: a final answer stands at the end
+APART = 80  # characters of text between two boxes that make the earlier one a step
+LONGEST = 1_024  # of an answer; each verifier has a smaller limit of its own
+SHORT = 120  # characters of a text that may be an answer without any mark
+
+PIECES = re.compile(r"\\boxed(?![A-Za-z])|\\fbox(?![A-Za-z])|\\.|[{}]", re.DOTALL)
+MARKS = ("answer is", "answer:", "answer :", "answer**:", "answer:**", "####")
+REVISING = (
+    "but", "wait", "recheck", "actually", "instead", "however", "correct", "therefore", "so ", " so,", "thus", "hence", "final",
+    "mistake", "no,", "rather", "sorry", "then", "gives", "which", "=>", "implies", "now", "next", "step",
+)  # fmt: skip
+HEDGING = (" or ", "either", "alternative", "maybe", "perhaps", "possibly", "could also")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The answer's text, or None with the reason. `boxed` tells how it was marked."""
+
+    text: str | None
+    reason: str = ""
+    boxed: bool = False
+    empty: bool = False  # an empty box: an answer was given, and it says nothing
+
+
+def final_answer(text: str, stop: StopReason = StopReason.eos, marks: tuple[str, ...] = MARKS) -> Found:
+    """The final answer of a completion."""
+    segment, closed, reason = _segment(text)
+    if segment is None:
+        return Found(None, reason)
+    cut = stop is StopReason.length and not closed
+    tail = segment[-WINDOW:]
+    boxes, unclosed = _boxes(tail)
+    if unclosed:
+        return Found(None, "box not closed")
+    if boxes:
+        return _of_boxes(tail, boxes)
+    marked = _marked(tail, marks, cut=cut)
+    if marked is not None:
+        return marked
+    line = tail.strip()
+    if 0 < len(line) <= SHORT and "\n" not in line and len(segment) <= WINDOW:
+        return Found(None, "truncated") if cut else Found(line)
+    return Found(None, "truncated" if cut else "no final answer")
+
+
+def _segment(text: str) -> tuple[str | None, bool, str]:
+    """The text to look in, whether it is a block that was closed, and why there is none."""
+    segment = final_segment(text)
+    if segment is None:
+        return None, False, "thinking not closed"
+    if OPEN in segment or CLOSE in segment:
+        block, reason = answer_block(text)
+        return block, block is not None, reason
+    return segment, False, ""
+
+
+def _boxes(text: str) -> tuple[list[tuple[int, int, int]], bool]:
+    """Outermost boxes as (start, start of content, end of content), and whether a later one does not close."""
+    boxes: list[tuple[int, int, int]] = []
+    open_braces: list[tuple[int, int]] = []  # (start of the box or -1, start of content)
+    inside = 0  # boxes that are open
+    pending = -1
+    for match in PIECES.finditer(text):
+        piece, at = match.group(), match.start()
+        if piece[0] == "\\":
+            pending = at if piece in ("\\boxed", "\\fbox") else pending
+        elif piece == "{":
+            between = text[pending + 1 : at] if pending >= 0 and at - pending < 12 else ""
+            is_box = pending >= 0 and between.rstrip() in ("boxed", "fbox")
+            open_braces.append((pending if is_box else -1, match.end()))
+            inside += is_box
+            pending = -1
+        elif open_braces:
+            start, content = open_braces.pop()
+            if start >= 0:
+                inside -= 1
+                if inside == 0:
+                    boxes.append((start, content, at))
+    return boxes, inside > 0
+
+
+def _of_boxes(text: str, boxes: list[tuple[int, int, int]]) -> Found:
+    parts = [_content(text, boxes[-1])]
+    start = boxes[-1][0]
+    for box in reversed(boxes[:-1]):
+        content = _content(text, box)
+        if not content.strip("?_\\;,. ") or content.startswith(("\\phantom", "\\text{?", "\\quad")):  # a blank to fill in
+            continue
+        between = text[box[2] + 1 : start]
+        if content != parts[0] and not _joined(between):
+            break
+        start = box[0]
+        if content not in parts:
+            parts.insert(0, content)
+    if not all(parts) or max(map(len, parts)) > LONGEST or len(parts) > 50:
+        if not parts[-1]:
+            return Found("", "empty box", boxed=True, empty=True)
+        if max(map(len, parts)) > LONGEST:
+            return Found(None, f"over {LONGEST} characters", boxed=True)
+    return Found(parts[0] if len(parts) == 1 else ", ".join(parts[-50:]), boxed=True)
+
+
+def _content(text: str, box: tuple[int, int, int]) -> str:
+    """What the box holds; a box that holds only a box is that box."""
+    content = text[box[1] : box[2]].strip()
+    for _ in range(20):
+        if not (content.startswith("\\boxed") and content.endswith("}")):
+            break
+        inner = content[len("\\boxed") :].strip()
+        if not inner.startswith("{"):
+            break
+        content = inner[1:-1].strip()
+    return content
+
+
+def _joined(between: str) -> bool:
+    """Whether the text between two boxes leaves both standing."""
+    words = " ".join(between.lower().split())
+    if len(words) > APART:
+        return False
+    if any(word in f" {words} " for word in HEDGING):
+        return True
+    return not any(word in f" {words} " for word in REVISING)
+
+
+def _marked(text: str, marks: tuple[str, ...], *, cut: bool) -> Found | None:
+    lower = text.lower()
+    if len(lower) != len(text):  # a few letters change length in lower case
+        lower = "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
+    at, mark = max(((lower.rfind(m), m) for m in marks), default=(-1, ""))
+    if at < 0:
+        return None
+    rest = text[at + len(mark) :].lstrip(" :*\t\r\n")[: LONGEST + 1]
+    line, newline, _ = rest.partition("\n")
+    if cut and not newline and len(rest) <= LONGEST:
+        return Found(None, "truncated")
+    answer = _sentence(line).strip().strip("*").strip()
+    return Found(answer) if answer else Found(None, "no final answer")
+
+
+def _sentence(line: str) -> str:
+    """The line up to the end of its first sentence: a full stop with a blank behind it."""
+    end = line.find(". ")
+    return line if end < 0 else line[:end]

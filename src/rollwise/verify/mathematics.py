@@ -1,0 +1,184 @@
+"""Mathematics: one final answer against a gold answer, by exact rules first and math-verify for the rest.
+
+correct: the answer says what the gold says. wrong: it says something else, or an empty box. invalid: no final answer, or
+one that breaks a limit. infra_error: the gold cannot be judged by value ("gold: ..."), or the full parser is missing or
+failed. The rules, with an example of each, are in `docs/verifiers.md`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from rollwise.records import Verdict, VerdictKind
+from rollwise.verify import workers
+from rollwise.verify.algebra import TooHard, TooLarge, Undefined
+from rollwise.verify.equal import Tri, same
+from rollwise.verify.exact import invalid, judged
+from rollwise.verify.extract import final_answer
+from rollwise.verify.latex import DEFAULT, HARD, Limits, OverLimit, Unreadable, check, plain
+from rollwise.verify.reader import Reading, readings
+from rollwise.verify.scoring import Completion, infra_error
+
+MAX_GOLD = 1024  # characters
+PROSE_WORDS = 4  # a gold with this many words is a sentence, and no value
+COMMANDS = re.compile(r"\\[A-Za-z]+")
+WORD = re.compile(r"[A-Za-z]{2,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Gold:
+    """A gold answer, read once. `error` says why it cannot be judged."""
+
+    text: str = ""
+    squeezed: str = ""
+    readings: tuple[Reading, ...] = ()  # empty: only the full parser can read it
+    limits: Limits = DEFAULT
+    error: str = ""
+
+
+class Math:
+    """Verifier `math`. `deadline` is what one answer may cost the full parser, in seconds."""
+
+    name = "math"
+
+    def __init__(self, deadline: float = workers.DEADLINE) -> None:
+        self.deadline = deadline
+
+    def judge(self, completions: Sequence[Completion]) -> list[Verdict]:
+        out: list[Verdict | None] = []
+        questions: list[tuple[int, str, str]] = []
+        for place, c in enumerate(completions):
+            try:
+                verdict = self.cheap(c)
+            except Exception as error:  # a verifier that fails says nothing of the answer
+                verdict = infra_error(f"{type(error).__name__}: {error}")
+            if isinstance(verdict, Verdict):
+                out.append(verdict)
+            else:
+                out.append(None)
+                questions.append((place, *verdict))
+        if questions:
+            answers = workers.ask([(gold, answer) for _, gold, answer in questions], deadline=self.deadline)
+            for (place, _, _), found in zip(questions, answers, strict=True):
+                out[place] = _full_verdict(found)
+        return [v for v in out if v is not None]
+
+    def cheap(self, c: Completion) -> Verdict | tuple[str, str]:
+        """The verdict, or the pair that the full parser must be asked about."""
+        gold = read_gold(c.prompt.answer)
+        if gold.error:
+            return infra_error(f"gold: {gold.error}")
+        found = final_answer(c.text, c.stop)
+        if found.text is None:
+            return invalid(found.reason)
+        if found.empty:
+            return judged(False, "empty box")
+        return compare(gold, found.text)
+
+    def restated(self, completion: Completion) -> str | None:
+        gold = read_gold(completion.prompt.answer)
+        return None if gold.error else f"\\boxed{{{gold.text}}}"
+
+
+def compare(gold: Gold, answer: str) -> Verdict | tuple[str, str]:
+    """The verdict on an answer's text, or the pair for the full parser."""
+    if len(answer) > max(gold.limits.characters, len(gold.text)):
+        return invalid(f"over {gold.limits.characters} characters")
+    text = plain(answer)
+    if squeeze(text) == gold.squeezed:
+        return judged(True, "")
+    try:
+        check(text, gold.limits)
+        found = same(gold.readings, readings(text, gold.limits)) if gold.readings else None
+    except (OverLimit, TooLarge, Undefined) as error:
+        return invalid(str(error))
+    except (Unreadable, TooHard):
+        found = None
+    if found is None:
+        return gold.text, text
+    return judged(found, f"not {gold.text[:80]}")
+
+
+def read_gold(answer: Any) -> Gold:
+    """The gold answer of a row, in any of the shapes public data has."""
+    if isinstance(answer, list | tuple) and len(answer) == 1:
+        answer = answer[0]
+    if answer is None or isinstance(answer, bool) or not isinstance(answer, str | int | float):
+        return Gold(error=f"a {type(answer).__name__}, not an answer" if answer is not None else "none")
+    return _read_gold(number_text(answer) if not isinstance(answer, str) else answer)
+
+
+def number_text(value: int | float) -> str:
+    """A JSON number as people write it: 27.0 is 27."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+@lru_cache(maxsize=65_536)
+def _read_gold(answer: str) -> Gold:
+    text = answer.strip()
+    if len(text) <= 65_536 and "\\boxed" in text:  # a worked solution
+        found = final_answer(text)
+        if not found.text:
+            return Gold(error=found.reason or "an empty box")
+        text = found.text
+    text = plain(text)
+    if not text:
+        return Gold(error="empty")
+    if len(text) > MAX_GOLD:
+        return Gold(error=f"over {MAX_GOLD} characters")
+    if is_prose(text):
+        return Gold(error="prose, which cannot be judged by value")
+    limits = _limits_for(text)
+    try:
+        check(text, limits)
+        found_readings = tuple(readings(text, limits))
+    except (OverLimit, TooLarge, Undefined) as error:
+        return Gold(error=str(error))
+    except (Unreadable, TooHard):
+        found_readings = ()
+    return Gold(text, squeeze(text), found_readings, limits)
+
+
+def _limits_for(text: str) -> Limits:
+    try:
+        check(text, DEFAULT)
+        return DEFAULT
+    except OverLimit:
+        return HARD
+
+
+def is_prose(text: str) -> bool:
+    """Whether a gold is a sentence: several words outside commands, or words of a script without blanks and digits."""
+    words = WORD.findall(COMMANDS.sub(" ", text))
+    han = sum(ord(c) > 0x2E80 for c in text)
+    return len(words) >= PROSE_WORDS or (han > 0 and (han > 8 or any(c.isdigit() for c in text)))
+
+
+def squeeze(text: str) -> str:
+    """A spelling for comparing texts: without blanks, style commands and braces that change nothing."""
+    for old, new in (
+        ("\\dfrac", "\\frac"), ("\\tfrac", "\\frac"), ("\\left", ""), ("\\right", ""), ("\\!", ""), ("\\,", ""),
+        ("\\leqslant", "\\le"), ("\\geqslant", "\\ge"), ("\\leq", "\\le"), ("\\geq", "\\ge"), ("\\$", ""), ("$", ""),
+    ):  # fmt: skip
+        text = text.replace(old, new)
+    words = text.split()
+    out = words[:1]
+    for word in words[1:]:  # "5 4" is not 54
+        out.append(f" {word}" if out[-1][-1:].isdigit() and word[0].isdigit() else word)
+    return "".join(out)
+
+
+def _full_verdict(found: workers.Answer) -> Verdict:
+    if found.kind == "said":
+        return judged(found.same, "math-verify finds it different")
+    if found.kind == "gold":
+        return infra_error(f"gold: cannot be read ({found.detail})")
+    if found.kind == "unread":
+        return judged(False, f"not an answer of the gold's kind: {found.detail}")
+    return Verdict(
+        kind=VerdictKind.invalid if found.kind == "slow" else VerdictKind.infra_error, score=0.0, detail=found.detail[:200]
+    )
