@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from rollwise.data import hub_name
 from rollwise.errors import UserError, nearest
 from rollwise.tasks.args import read_args
 from rollwise.tasks.base import PromptSource, Task
 from rollwise.tasks.chain_sum import ChainSum, ChainSumArgs
 from rollwise.tasks.countdown import Countdown, CountdownArgs
+from rollwise.tasks.data import DataArgs, DataTask, judged_by
 from rollwise.tasks.sort_digits import SortDigits, SortDigitsArgs
 
 
@@ -23,12 +26,18 @@ class Entry:
     make: Callable[..., Task]
 
 
-PATH_ARGS = {"data", "heldout_data"}  # settings of tasks that name files
+PATH_ARGS = {"data", "heldout_data"}  # settings of tasks that name files, or data sets of the hub
 
 TASKS: dict[str, Entry] = {
     "sort_digits": Entry("put a string of 2 to 20 digits in ascending order", SortDigitsArgs, SortDigits),
     "chain_sum": Entry("add and subtract one-digit numbers, directly or step by step", ChainSumArgs, ChainSum),
-    "countdown": Entry("make a target out of given numbers; made up, or from a JSONL file", CountdownArgs, Countdown),
+    "countdown": Entry("make a target out of given numbers; made up, or from a file of rows", CountdownArgs, Countdown),
+    "data": Entry("questions of a file or hub data set, each judged as its data set asks", DataArgs, DataTask),
+    "math": Entry("questions of a file whose answers are numbers or formulas", DataArgs, judged_by("math")),
+    "gsm8k": Entry("questions of a file whose answers are single numbers", DataArgs, judged_by("gsm8k")),
+    "choice": Entry("questions of a file with options to pick from", DataArgs, judged_by("choice")),
+    "exact": Entry("questions of a file whose answers have one right spelling", DataArgs, judged_by("exact")),
+    "code": Entry("programs to write, judged by the tests in a file", DataArgs, judged_by("code")),
 }
 
 
@@ -53,4 +62,19 @@ def make_task(name: str, args: Mapping[str, Any], *, starter: bool) -> Task:
     return entry.make(read_args(entry.args, args), starter=starter)
 
 
-__all__ = ["PATH_ARGS", "TASKS", "Entry", "PromptSource", "Task", "describe", "make_task", "task_names"]
+def anchored(args: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a task with local paths made absolute; names of the hub stay."""
+    out = dict(args)
+    for name in PATH_ARGS & args.keys():
+        value = args[name]
+        out[name] = [_absolute(v) for v in value] if isinstance(value, list | tuple) else _absolute(value)
+    return out
+
+
+def _absolute(value: Any) -> Any:
+    if not isinstance(value, str) or hub_name(value) is not None:
+        return value
+    return str(Path(value).expanduser().absolute())
+
+
+__all__ = ["PATH_ARGS", "TASKS", "Entry", "PromptSource", "Task", "anchored", "describe", "make_task", "task_names"]

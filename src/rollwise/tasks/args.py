@@ -42,11 +42,15 @@ def read_args(cls: type[A], args: Mapping[str, Any]) -> A:
 
 
 def _convert(name: str, value: Any, hint: Any, meta: Mapping[str, Any]) -> Any:
-    optional = typing.get_origin(hint) is types.UnionType
-    if optional:
-        if value is None:
-            return None
-        hint = next(a for a in typing.get_args(hint) if a is not type(None))
+    options = typing.get_args(hint) if typing.get_origin(hint) is types.UnionType else (hint,)
+    optional = type(None) in options
+    if value is None and optional:
+        return None
+    if list[str] in options and (isinstance(value, list | tuple) or str not in options):
+        return _texts(name, value)
+    hint = options[0]
+    if hint == dict[str, str]:
+        return _text_mapping(name, value)
     if typing.get_origin(hint) is Literal:
         if not isinstance(value, str) or value not in typing.get_args(hint):
             raise wrong(name, value, "one of " + ", ".join(typing.get_args(hint)))
@@ -65,6 +69,22 @@ def _convert(name: str, value: Any, hint: Any, meta: Mapping[str, Any]) -> Any:
     if base is int:
         _check_bounds(name, value, meta)
     return value
+
+
+def _texts(name: str, value: Any) -> list[str]:
+    if not isinstance(value, list | tuple) or not value or not all(isinstance(v, str) for v in value):
+        raise wrong(name, value, "a list of texts")
+    return list(value)
+
+
+def _text_mapping(name: str, value: Any) -> dict[str, str]:
+    """Null stands for no text."""
+    if not isinstance(value, Mapping):
+        raise wrong(name, value, "a mapping of names to texts")
+    for inner, text in value.items():
+        if not isinstance(inner, str) or not isinstance(text, str | None):
+            raise wrong(f"{name}.{inner}", text, "text")
+    return {inner: text or "" for inner, text in value.items()}
 
 
 def _is_int(value: Any) -> bool:

@@ -12,6 +12,7 @@ from random import Random
 from typing import Any, Literal
 
 from rollwise.config import key
+from rollwise.data.asking import countdown_sentence
 from rollwise.errors import UserError
 from rollwise.records import Prompt, StopReason, Verdict
 from rollwise.tasks.args import GeneratedArgs, wrong
@@ -98,10 +99,7 @@ class Countdown:
             uid=uid,
             task=self.name,
             bare=f"{numbers}:{question.target}=",
-            question=(
-                f"Make {question.target} out of the numbers {numbers.replace(',', ', ')}. Use every number exactly "
-                "once; you may add, subtract, multiply and divide, and set parentheses."
-            ),
+            question=countdown_sentence(question.numbers, question.target),
             what="expression",
             example="(1+2)*3",
             answer={"numbers": list(question.numbers), "target": question.target},

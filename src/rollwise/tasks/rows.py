@@ -1,54 +1,44 @@
-"""Countdown rows from a user's JSONL file. A fault is one line: the file, the line, what is wrong, what is right."""
+"""Countdown rows of a user's file. A fault is one line: the file, the line, what is wrong, what is right."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
+from rollwise.data import Row, open_rows
+from rollwise.data.columns import cell
 from rollwise.errors import UserError
 from rollwise.tasks.expressions import Problem
 from rollwise.tasks.sources import is_held_out
 
 EXAMPLE = 'a row is like {"nums": [3, 5, 7], "target": 26}'
 MAX_NUMBERS, MAX_VALUE = 16, 10**12 - 1  # what the verifier's limits leave room for
+STRUCTS = ("reward_model.ground_truth", "reward_spec.ground_truth", "ground_truth")  # where verl and SkyRL put them
 
 
 def read_problems(file: str) -> list[Problem]:
-    """All rows of a file; empty lines are passed over. Raises UserError."""
-    path = Path(file)
-    if path.exists() and not path.is_file():
-        raise UserError(f"{file}: cannot be read (not a file); give a JSONL file, {EXAMPLE}")
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise UserError(f"{file}: cannot be read ({reason}); give a JSONL file, {EXAMPLE}") from None
-    problems = [_problem(line, f"{file} line {i}") for i, line in enumerate(lines, 1) if line.strip()]
-    if not problems:
-        raise UserError(f"{file}: holds no rows; {EXAMPLE}")
-    return problems
+    """All rows of a file, folder or hub name. Raises UserError."""
+    rows = open_rows(file)
+    return [_problem(row, rows.where(i)) for i, row in enumerate(rows)]
 
 
-def _problem(line: str, where: str) -> Problem:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        raise UserError(f"{where}: not JSON; {EXAMPLE}") from None
-    if not isinstance(row, dict):
-        raise UserError(f"{where}: a {type(row).__name__} and not an object; {EXAMPLE}")
-    name = "nums" if "nums" in row else "numbers"
+def _problem(row: Row, where: str) -> Problem:
+    holder: Mapping[str, Any] = row
+    if "nums" not in row and "numbers" not in row:
+        holder = next((v for v in (cell(row, name) for name in STRUCTS) if isinstance(v, Mapping)), row)
+    name = "nums" if "nums" in holder else "numbers"
     for needed in (name, "target"):
-        if needed not in row:
+        if needed not in holder:
             shown = "'nums' (or 'numbers')" if needed == name else f"'{needed}'"
             raise UserError(f"{where}: no {shown}; {EXAMPLE}")
-    numbers = row[name]
+    numbers, target = holder[name], holder["target"]
     if not isinstance(numbers, list) or not 1 <= len(numbers) <= MAX_NUMBERS or not all(_whole(n, 0) for n in numbers):
         right = f"a list of 1 to {MAX_NUMBERS} whole numbers from 0 to {MAX_VALUE}"
         raise UserError(f"{where}: '{name}' is {_show(numbers)}; it must be {right}")
-    if not _whole(row["target"], -MAX_VALUE):
-        raise UserError(f"{where}: 'target' is {_show(row['target'])}; it must be a whole number")
-    return Problem(tuple(numbers), row["target"])
+    if not _whole(target, -MAX_VALUE):
+        raise UserError(f"{where}: 'target' is {_show(target)}; it must be a whole number")
+    return Problem(tuple(numbers), target)
 
 
 def _whole(value: Any, least: int) -> bool:

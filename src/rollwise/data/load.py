@@ -1,0 +1,224 @@
+"""A source of rows as examples: every row mapped, routed to its verifier and checked once, and read again when needed.
+
+Nothing of a row is kept but its number, the key that tells questions apart, and its verifier; so memory is the file's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import unicodedata
+from array import array
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Literal
+
+from rollwise.data.asking import Question, question_of
+from rollwise.data.choices import options_of, spread_columns
+from rollwise.data.columns import COUNTDOWN, Columns, cell, census, choose
+from rollwise.data.golds import Gold, contradiction, gold_of, has_tests, raw_gold
+from rollwise.data.opening import open_rows
+from rollwise.data.pictures import mark_of
+from rollwise.data.routing import known_source, mathematical, source_of, unknown_source
+from rollwise.data.rows import Row, Rows, as_json, is_empty
+from rollwise.errors import UserError, show
+
+META_BYTES = 2**14  # of one column in `meta`; larger ones stay in the file
+PLAIN_SHARE = 0.8  # of golds that look mathematical, for a source that names no verifier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How a source is read."""
+
+    map: Mapping[str, str] = field(default_factory=dict)
+    verifier: str | None = None  # judges all rows; None: each row's data set names it
+    split: str | None = None
+    limit: int | None = None  # first rows of the source
+    bad_rows: Literal["error", "skip"] = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """One row, understood."""
+
+    row: int  # its number in the source
+    where: str
+    question: Question
+    options: Mapping[str, str]
+    gold: Gold
+    verifier: str
+    meta: dict[str, Any]
+
+
+class Examples:
+    """The usable rows of a source, in its order."""
+
+    def __init__(self, rows: Rows, columns: Columns, reading: Reading, name: str) -> None:
+        self.columns, self.name = columns, name
+        self._rows, self._reading = rows, reading
+        self.numbers, self.keys = array("Q"), array("Q")  # of each example: its row, and its question's key
+        self.verifiers: Counter[str] = Counter()
+        self.notes: list[str] = []
+        self.faults: list[tuple[str, str]] = []  # where, and why the row cannot be used
+        self.bare_text = 0  # prompts that are text
+        self._left_out: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, index: int) -> Example:
+        number = self.numbers[index]
+        try:
+            return self.understood(self._rows[number], number)
+        except ValueError as error:  # it was sound when the file was opened
+            raise UserError(f"{self._rows.where(number)}: {error}; the data changed while it was in use") from None
+
+    def understood(self, row: Row, number: int) -> Example:
+        """The row `number` of the source, scanned or not. Raises ValueError where it cannot be used, UserError where
+        the source cannot."""
+        question, options, gold, verifier = self._understood(row, number)
+        meta = {**self._meta(row), "verifier": verifier}
+        if options:
+            meta["choices"] = dict(options)
+        return Example(
+            row=number,
+            where=self._rows.where(number),
+            question=question,
+            options=options,
+            gold=gold,
+            verifier=verifier,
+            meta=meta,
+        )
+
+    def _understood(self, row: Row, number: int) -> tuple[Question, Mapping[str, str], Gold, str]:
+        """Raises ValueError where the row cannot be used, UserError where the source cannot."""
+        question = question_of(row, self.columns, self._rows.folder(number))
+        options = options_of(row, self.columns)
+        verifier = self._verifier(row, number, options)
+        return question, options, gold_of(row, self.columns, verifier, options), verifier
+
+    def _verifier(self, row: Row, number: int, options: Mapping[str, str]) -> str:
+        if self._reading.verifier is not None:
+            return self._reading.verifier
+        source = source_of(cell(row, self.columns.source)) if self.columns.source else None
+        if source is not None:
+            verifier = known_source(source)
+            if verifier is None:
+                raise unknown_source(source, str(self.columns.source), self._rows.where(number))
+            return verifier
+        return shape_of(row, self.columns, options)
+
+    def _meta(self, row: Row) -> dict[str, Any]:
+        used = {self.columns.prompt.split(".")[0], self.columns.images, *spread_columns(self.columns)}
+        out: dict[str, Any] = {}
+        for name, value in row.items():
+            if name in used or value is None or isinstance(value, bytes):
+                continue
+            plain = as_json(value)
+            if len(plain if isinstance(plain, str) else json.dumps(plain)) <= META_BYTES:
+                out[str(name)] = plain
+        return out
+
+    def scan(self, count: int) -> None:
+        """Look at the first `count` rows once. Raises UserError."""
+        how: Counter[str] = Counter()
+        answered = unplain = 0
+        for number, row in enumerate(islice(iter(self._rows), count)):
+            try:
+                question, options, gold, verifier = self._understood(row, number)
+            except ValueError as error:
+                self.faults.append((self._rows.where(number), str(error)))
+                continue
+            if self.columns.rivals:
+                self._check_rivals(row, number, verifier, options, gold)
+            how[gold.how] += 1
+            answered += question.answered
+            self.bare_text += question.text is not None
+            self.verifiers[verifier] += 1
+            unplain += verifier == "math" and not (isinstance(gold.answer, str) and mathematical(gold.answer))
+            self.numbers.append(number)
+            self.keys.append(key_of(question, options))
+        self._check_plain(unplain)
+        self._settle(count, how, answered)
+
+    def _check_rivals(self, row: Row, number: int, verifier: str, options: Mapping[str, str], gold: Gold) -> None:
+        found = contradiction(row, self.columns, verifier, options, gold)
+        if found is not None:
+            column, mine, other = found
+            raise UserError(
+                f"{self._rows.where(number)}: the gold answer could be {self.columns.gold} ({show(mine)}) or {column} "
+                f"({show(other)}), and they differ; say which, for example task_args.map.gold={self.columns.gold}"
+            )
+
+    def _check_plain(self, unplain: int) -> None:
+        """Golds that no column routes, and that are neither numbers nor formulas, are not for a verifier of those."""
+        guessed = self._reading.verifier is None and self.columns.source is None
+        if guessed and unplain > (1 - PLAIN_SHARE) * max(1, self.verifiers["math"]):
+            raise UserError(
+                f"{self.name}: no column says which verifier judges it, and {unplain} golds of "
+                f"{self.verifiers['math']} are no numbers or formulas; give task_args.verifier, for example exact"
+            )
+
+    def _settle(self, count: int, how: Counter[str], answered: int) -> None:
+        """Faults and notes of a scan."""
+        if self.faults:
+            where, reason = self.faults[0]
+            if self._reading.bad_rows == "error" or not len(self):
+                hint = "; task_args.bad_rows=skip leaves them out" if len(self) else ""
+                raise UserError(f"{where}: {reason}; {len(self.faults)} of {count} rows cannot be used{hint}")
+            self.notes.append(f"{self.name}: {len(self.faults)} of {count} rows left out, the first {where}: {reason}")
+        judged = " ".join(f"{name} {n:,}" for name, n in sorted(self.verifiers.items()))
+        self.notes.insert(
+            0, f"{self.name}: {self.columns}; rows by verifier: {judged}; {self._rows.nbytes / 1e6:,.1f} MB held"
+        )
+        shortened = {mark: how[mark] for mark in ("####", "boxed") if how[mark]}
+        if shortened:
+            counts = " and ".join(f"{n:,} by {mark}" for mark, n in shortened.items())
+            self.notes.append(f"{self.name}: golds reduced to the final answer: {counts}")
+        if answered:
+            self.notes.append(f"{self.name}: {answered:,} prompts ended in an assistant's turn, which was taken off")
+
+
+def shape_of(row: Row, columns: Columns, options: Mapping[str, str]) -> str:
+    """The verifier of a row that names no data set. Raises ValueError."""
+    if columns.gold is None:
+        return "code"
+    if columns.gold.endswith(COUNTDOWN):
+        return "countdown"
+    value = cell(row, columns.gold)
+    if isinstance(value, Mapping) and not is_empty(value.get("numbers", value.get("nums"))):
+        return "countdown"
+    if is_empty(value) and has_tests(row):
+        return "code"
+    if options:
+        try:
+            gold_of(row, columns, "choice", options)
+            return "choice"
+        except ValueError:
+            return "math"
+    raw = raw_gold(row, columns)
+    return "gsm8k" if isinstance(raw, str) and "####" in raw else "math"
+
+
+def key_of(question: Question, options: Mapping[str, str]) -> int:
+    """64 bits that two rows share where they ask the same: the text without case and spacing, options and pictures."""
+    text = unicodedata.normalize("NFKC", " ".join([question.shown(), *options.values()]))
+    digest = hashlib.blake2b(" ".join(text.casefold().split()).encode(), digest_size=8)
+    for one in question.pictures:
+        digest.update(mark_of(one).encode())
+    return int.from_bytes(digest.digest(), "big")
+
+
+def load_examples(spec: str | Sequence[str], reading: Reading) -> Examples:
+    """All usable rows of a path or hub name, or of several. Raises UserError: file, row, what would be right."""
+    rows = open_rows(spec, reading.split)
+    name = spec if isinstance(spec, str) else ", ".join(spec)
+    count = len(rows) if reading.limit is None else min(reading.limit, len(rows))
+    found = census(islice(iter(rows), count), has_tests)
+    code = reading.verifier == "code" or (reading.verifier is None and found.coded == found.rows)
+    examples = Examples(rows, choose(found, reading.map, name, code=code), reading, name)
+    examples.scan(count)
+    return examples
