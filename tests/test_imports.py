@@ -33,6 +33,8 @@ ROOMS = [
     "ledger",
     "budget",
     "metrics",
+    "reflection",
+    "scores",
     "evaluate",
     "checkpoint",
     "events",
@@ -63,10 +65,10 @@ HEAVY_FREE = [
     "methods",
     "tasks",
     "verify.scoring",
+    "verify.user",
     "report.page",
     "console",
     "events",
-    "verify.user",
     "starters",
 ]
 

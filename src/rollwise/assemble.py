@@ -144,6 +144,7 @@ def make_loop(
         reference = load_model(config)
         reference.model.requires_grad_(False)
     replay = _replay(config)
+    rewards = user_rewards(tasks)
     learner = Learner(
         policy,
         _learner_config(config),
@@ -155,7 +156,6 @@ def make_loop(
     )
     return Loop(
         curriculum=_curriculum(config, tasks),
-    rewards = user_rewards(tasks)
         allocation=_allocation(config),
         generate=lambda requests, step: form_groups(
             requests,
@@ -175,7 +175,10 @@ def make_loop(
             sampling=eval_sampling(config),
             samples=config.eval.samples,
             seed=config.eval.seed,
+            patterns=patterns(config),
         ),
+        patterns=patterns(config),
+        measured=rewards.take if rewards else dict,
         budget=config.budget,
         eval=config.eval,
         checkpoint_every=config.checkpoint.every,
@@ -188,7 +191,6 @@ def make_loop(
 
 def _learner_config(config: RunConfig) -> Any:
     """The learner's settings, its mini-batches sized as the allocation asks."""
-        measured=rewards.take if rewards else dict,
     pilot, size, updates = config.allocation.pilot, config.group_size, config.learner.updates_per_batch
     if config.allocation.kind == "pilot":
         pilots = pilot_rollouts(pilot.rollouts, pilot.share, size)
@@ -205,6 +207,12 @@ def eval_sampling(config: RunConfig) -> Any:
         top_p=config.eval.top_p,
         max_completion_length=config.sampling.max_completion_length,
     )
+
+
+def patterns(config: RunConfig) -> dict[str, list[str]]:
+    """The words that are counted as signs of reflection, by pattern."""
+    words = config.log.reflection
+    return {"recheck": words.recheck, "hesitation": words.hesitation, "exploration": words.exploration}
 
 
 def check_data(config: RunConfig, tasks: Mapping[str, Task]) -> None:

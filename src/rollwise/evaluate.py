@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rollwise.records import Group, Prompt, Request, Rollout, Sampling, StopReason, mean
+from rollwise.reflection import Patterns, reflection
 from rollwise.verify.scoring import Judges, form_groups
 
 
@@ -47,12 +48,19 @@ class Evaluation:
 
 
 def evaluate(
-    sampler: Sampler, prompts: Sequence[Prompt], judges: Judges, *, sampling: Sampling, samples: int, seed: int
+    sampler: Sampler,
+    prompts: Sequence[Prompt],
+    judges: Judges,
+    *,
+    sampling: Sampling,
+    samples: int,
+    seed: int,
+    patterns: Patterns | None = None,
 ) -> Evaluation:
     """Score `samples` completions of each prompt. The sample streams depend on `seed` and the prompt only, so that
     two models, or two steps of one, are compared on like draws. Members without a verdict are left out and counted.
     Where the prompts are of several tasks, the results of each follow as task/<name>/...; those of all are the mean
-    over tasks where each has as many prompts.
+    over tasks where each has as many prompts. With `patterns`, signs of reflection in all responses are counted too.
     """
     requests = [Request(prompt=p, count=samples) for p in prompts]
     rollouts = sampler.generate(requests, sampling, run_seed=seed, step=0, purpose="eval")
@@ -62,6 +70,7 @@ def evaluate(
     for task in tasks if len(tasks) > 1 else ():
         own = summarise([g for g in groups if g.prompt.task == task], samples)
         results |= {f"task/{task}/{name}": value for name, value in own.items()}
+    results |= reflection(groups, patterns or {})
     return Evaluation(results=results, sampling=sampling, prompts=len(prompts), samples=samples, groups=groups)
 
 

@@ -23,6 +23,7 @@ from rollwise.learner.learner import Learned, Learner
 from rollwise.ledger import Ledger, key
 from rollwise.metrics import of_batch, of_groups, of_tasks
 from rollwise.records import Batch, Credit, Group, Placed, Request, Role, Row, StepRecord
+from rollwise.reflection import Patterns, reflection
 from rollwise.replay.base import Replay
 
 NOT_FINITE = "the model's own log-probs are not finite: its weights are spoilt, resume from an earlier checkpoint"
@@ -55,10 +56,11 @@ class Loop:
     checkpoint_every: int | None
     watcher: Watcher
     tasks: Sequence[str] = ()  # names of the data sets, where there is more than one
+    patterns: Patterns = field(default_factory=dict)  # signs of reflection to count
+    measured: Callable[[], dict[str, float]] = dict  # what was measured since the last call, beside the records
     reset: Mapping[str, Callable[[], None]] = field(default_factory=dict)  # what a new stage may begin anew
     step: int = 0
     seconds: float = 0.0
-    measured: Callable[[], dict[str, float]] = dict  # what was measured since the last call, beside the records
     interrupted: Callable[[], bool] = field(default=lambda: False)
     _evaluated_at: int = -1
     _crossed: int = 0  # rollouts generated before the current step
@@ -103,10 +105,10 @@ class Loop:
                 self.ledger.generate(groups)
                 self.allocation.observe(groups)
                 fresh += groups
+        measured = self.measured()
         settled = self.allocation.settle()
         if not fresh and not settled.groups:
             settled = dataclasses.replace(settled, stop=settled.stop or "the curriculum has no prompt left to draw")
-        measured = self.measured()
         with _timed(seconds, "compose"):
             placed = self.replay.compose(settled.groups, settled.slots, self.step, self.learner.logprobs)
         with _timed(seconds, "learn"):
@@ -125,10 +127,11 @@ class Loop:
         metrics = {
             **of_groups(fresh),
             **of_tasks(fresh, self.tasks),
+            **measured,
+            **reflection(fresh, self.patterns),
             "rounds": float(self.ledger.rounds - rounds_before),
             **of_batch(placed, batch, settled.slots),
             **learned.metrics,
-            **measured,
             **self.curriculum.metrics(),
             **self.allocation.metrics(),
             **self.replay.metrics(),
@@ -203,11 +206,11 @@ class Loop:
     def _evaluate(self, on: list[str]) -> None:
         self._evaluated_at = self.step
         result = self.evaluate()
+        self.measured()  # what the evaluation left belongs to no step
         for group in result.groups:
             self.ledger.evaluation.add(group.rollouts)
         self.watcher.evaluated(
             {
-        self.measured()  # what the evaluation left belongs to no step
                 "event": "eval",
                 "step": self.step,
                 "updates": self.learner.updates,

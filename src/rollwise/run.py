@@ -101,6 +101,8 @@ def _anchor_paths(config: RunConfig) -> None:
     """Local paths made absolute, so that the run can be resumed from any folder."""
     if config.model != "starter" and Path(config.model).expanduser().is_dir():
         config.model = str(Path(config.model).expanduser().resolve())
+    config.reward.function = config.reward.function and _absolute(config.reward.function)
+    config.reward.functions = {_absolute(f): weight for f, weight in config.reward.functions.items()}
     for args in (config.task_args, *(entry.args for entry in config.tasks.values())):
         for name in PATH_ARGS & args.keys():
             if isinstance(args[name], str):
@@ -114,8 +116,6 @@ def _absolute(path: str) -> str:
 def resume(output: Path, changes: Callable[[dict[str, Any]], RunConfig], display: Display) -> dict[str, Any]:
     """Continue a run from its newest checkpoint that verifies. `changes` lays new settings over the stored ones; those
     that would change what a step does are refused. Returns the stop event."""
-    config.reward.function = config.reward.function and _absolute(config.reward.function)
-    config.reward.functions = {_absolute(f): weight for f, weight in config.reward.functions.items()}
     if not (output / "config.yaml").is_file():
         raise UserError(f"{output}: not a run folder (no config.yaml); give the folder of a run")
     stored = build(read_yaml(output / "config.yaml"), str(output / "config.yaml"))
@@ -135,9 +135,16 @@ def resume(output: Path, changes: Callable[[dict[str, Any]], RunConfig], display
         try:
             state = checkpoint.load(path)
             _allowed_changes(output, build({**state["config"], "output": str(output)}, str(path)), config)
-            tasks = load_tasks(config)
+            tasks = load_tasks(config, display.note)
             check_data(config, tasks)
-            if fingerprint(config, tasks) != state["data"]:
+            data = fingerprint(config, tasks)
+            (rows, *rewards), (rows_then, *rewards_then) = data.split("+"), state["data"].split("+")
+            if rewards != rewards_then:
+                raise UserError(
+                    f"{output}: its file of reward functions has changed since it began; bring the old one back, or "
+                    "start anew"
+                )
+            if rows != rows_then:
                 raise UserError(
                     f"{output}: its data has changed since it began; bring the old rows back, or start anew"
                 )

@@ -163,14 +163,32 @@ def _check_together(config: RunConfig, source: str) -> None:
         raise UserError(f"{source}: budget.rollouts is {config.budget.rollouts}; the first step needs {smallest}")
     if config.task_args and not all(isinstance(k, str) for k in config.task_args):
         raise UserError(f"{source}: task_args has a key that is not text")
+    for name, words in dataclasses.asdict(config.log.reflection).items():
+        if not all(map(str.strip, words)):
+            raise UserError(f"{source}: log.reflection.{name} holds an empty word; leave it out")
     check_tasks(config, source)
     _check_credit(config, source)
     _check_objective(config, source)
 
 
+def _check_best(config: RunConfig, source: str) -> None:
+    """A result that evaluations do give."""
+    best, known, k = config.checkpoint.best, ["accuracy", "reward"], 1
+    while k <= config.eval.samples:
+        known.append(f"pass@{k}")
+        k *= 2
+    if best is None or best in known:
+        return
+    _, _, result = best.removeprefix("task/").partition("/")
+    if not (best.startswith("task/") and result in known and best[5:].partition("/")[0] in config.tasks):
+        raise UserError(f"{source}: checkpoint.best is {show(best)}; an evaluation gives {', '.join(known)}")
+
+
 def _check_credit(config: RunConfig, source: str) -> None:
     """Reward, advantage and critic against each other."""
     reward, advantage, critic = config.reward, config.advantage, config.critic
+    if reward.function is not None and reward.functions:
+        raise UserError(f"{source}: reward.function and reward.functions are both set; keep one")
     if reward.overlong_buffer is not None and reward.overlong_share is not None:
         raise UserError(f"{source}: reward.overlong_buffer and reward.overlong_share are both set; keep one")
     longest = config.sampling.max_completion_length
@@ -185,8 +203,6 @@ def _check_credit(config: RunConfig, source: str) -> None:
             f"{advantage.kind}; set objective.kl_coef for a KL term in the loss"
         )
     if advantage.kind == "gae" and critic.kind == "none":
-    if reward.function is not None and reward.functions:
-        raise UserError(f"{source}: reward.function and reward.functions are both set; keep one")
         raise UserError(f"{source}: advantage.kind is gae without a critic; set critic.kind=model")
     if advantage.kind != "gae" and critic.kind != "none":
         raise UserError(

@@ -201,6 +201,11 @@ class CriticConfig:
 
 @dataclass(slots=True, kw_only=True)
 class RewardConfig:
+    function: str | None = key(
+        None, "file.py:function of yours that gives the score; `reward: file.py:function` is short for it"
+    )
+    functions: dict[str, float] = key({}, "several of them with their weights")  # noqa: RUF009
+    correct_at: float = key(1.0, "where the data has no gold: the score from which an answer counts as correct")
     overlong_buffer: int | None = key(
         None, "tokens before max_completion_length over which a penalty grows linearly to overlong_factor", gt=0
     )
@@ -210,11 +215,6 @@ class RewardConfig:
 
 @dataclass(slots=True, kw_only=True)
 class ObjectiveConfig:
-    function: str | None = key(
-        None, "file.py:function of yours that gives the score; `reward: file.py:function` is short for it"
-    )
-    functions: dict[str, float] = key({}, "several of them with their weights")  # noqa: RUF009
-    correct_at: float = key(1.0, "where the data has no gold: the score from which an answer counts as correct")
     kind: Literal["clipped", "decoupled", "behaviour", "sequence", "cispo"] = key(
         "clipped",
         "clipped: ratio to the proximal policy; decoupled: that times the weight prox/behaviour; "
@@ -276,9 +276,22 @@ class CheckpointConfig:
 
 
 @dataclass(slots=True, kw_only=True)
+class ReflectionConfig:
+    recheck: list[str] = key(  # noqa: RUF009
+        ["check again", "recheck", "verify", "double-check"],
+        "words counted in responses as signs that an answer is looked over; empty: not counted",
+    )
+    hesitation: list[str] = key(["wait", "hmm", "however", "but"], "the same for doubt")  # noqa: RUF009
+    exploration: list[str] = key(  # noqa: RUF009
+        ["alternatively", "another approach", "try"], "the same for other ways being tried"
+    )
+
+
+@dataclass(slots=True, kw_only=True)
 class LogConfig:
     rollouts: bool = key(False, "write every group, with texts and verdicts, to rollouts.jsonl")
     report: bool = key(True, "write report.html at the end of the run")
+    reflection: ReflectionConfig = field(default_factory=ReflectionConfig)
 
 
 @dataclass(slots=True, kw_only=True)
