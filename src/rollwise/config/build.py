@@ -132,6 +132,11 @@ def _check_together(config: RunConfig, source: str) -> None:
         raise UserError(
             f"{source}: no budget; give one of budget.rollouts, budget.tokens, budget.steps, budget.seconds"
         )
+    if config.images.max_pixels < config.images.min_pixels:
+        raise UserError(
+            f"{source}: images.max_pixels is {config.images.max_pixels}; "
+            f"at least images.min_pixels ({config.images.min_pixels})"
+        )
     if learner.schedule != "constant" and learner.schedule_updates is None:
         raise UserError(f"{source}: learner.schedule is {learner.schedule}; give learner.schedule_updates as well")
     if learner.schedule_updates is not None and learner.schedule_updates <= learner.warmup_updates:
@@ -167,6 +172,7 @@ def _check_together(config: RunConfig, source: str) -> None:
         if not all(map(str.strip, words)):
             raise UserError(f"{source}: log.reflection.{name} holds an empty word; leave it out")
     check_tasks(config, source)
+    _check_best(config, source)
     _check_credit(config, source)
     _check_objective(config, source)
 

@@ -40,6 +40,15 @@ class SamplingConfig:
 
 
 @dataclass(slots=True, kw_only=True)
+class ImagesConfig:
+    min_pixels: int = key(3136, "a smaller image is scaled up to so many pixels", gt=0, le=2**26)
+    max_pixels: int = key(
+        401_408, "a larger image is scaled down to so many pixels, 512 tokens of Qwen2.5-VL", gt=0, le=2**26
+    )
+    cache_mb: int = key(512, "megabytes of images kept ready for the model", gt=0)
+
+
+@dataclass(slots=True, kw_only=True)
 class TaskConfig:
     task: str | None = key(None, "a task of the table; null: the one of this data set's name")
     weight: float = key(1.0, "share of the prompts drawn, relative to the other data sets", gt=0)
@@ -252,6 +261,9 @@ class LearnerConfig:
     max_grad_norm: float | None = key(1.0, "clip the gradient norm; null: off", gt=0)
     updates_per_batch: int = key(1, "mini-batches a step's batch is split into, one optimizer update each", gt=0)
     epochs: int = key(1, "passes over a step's batch", gt=0)
+    freeze_vision: bool = key(
+        False, "image-text models: train the text model only; the vision tower, and what joins it, stay as they are"
+    )
     micro_batch_tokens: int = key(8192, "padded tokens in one forward pass; does not change the gradient", gt=0)
     logit_budget: int = key(2**25, "logits (tokens x vocabulary) held at once by the log-prob computation", gt=0)
 
@@ -273,6 +285,22 @@ class EvalConfig:
 class CheckpointConfig:
     every: int | None = key(25, "save after every so many steps; null: only at the end", gt=0)
     keep: int = key(2, "newest checkpoints kept", gt=0)
+    best: str | None = key(None, "also keep the one of the best evaluation by this result, such as accuracy; null: off")
+
+
+@dataclass(slots=True, kw_only=True)
+class GuardConfig:
+    action: Literal["warn", "stop", "off"] = key(
+        "warn", "what a sign of collapse does: a note, the end of the run, or nothing"
+    )
+    window: int = key(20, "steps a sign is averaged over", gt=0)
+    dead: float = key(0.98, "sign: share of groups without reward variance", gt=0, le=1)
+    all_right: float = key(0.95, "sign: share of groups that are all right", gt=0, le=1)
+    all_wrong: float = key(0.95, "sign: share of groups that are all wrong", gt=0, le=1)
+    entropy_share: float = key(0.02, "sign: entropy, as a share of that of the first window", ge=0, lt=1)
+    idle_steps: int | None = key(
+        50, "the run ends after so many steps in a row in which nothing could teach; null: never", gt=0
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -300,7 +328,9 @@ class RunConfig:
     task: str = key("sort_digits", "what is trained on; of several tasks, the one whose starter and recipe are used")
     task_args: dict[str, Any] = key({}, "the task's own settings")  # noqa: RUF009
     tasks: dict[str, TaskConfig] = key({}, "data sets to mix, by name; empty: `task` alone")  # noqa: RUF009
-    model: str = key("starter", "a folder or hub name of a causal language model; starter: the bundled one of the task")
+    model: str = key(
+        "starter", "a folder or hub name of a causal or image-text model; starter: the bundled one of the task"
+    )
     output: str | None = key(None, "run folder; null: runs/<task>-<method>-seed<seed>")
     seed: int = key(0, "every random number of the run derives from it", ge=0)
     threads: int = key(1, "CPU threads; more than 1 pays only on idle cores", gt=0)
@@ -310,6 +340,7 @@ class RunConfig:
     group_size: int = key(8, "rollouts per prompt", gt=0)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
+    images: ImagesConfig = field(default_factory=ImagesConfig)
     curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
     allocation: AllocationConfig = field(default_factory=AllocationConfig)
     replay: ReplayConfig = field(default_factory=ReplayConfig)
@@ -320,4 +351,5 @@ class RunConfig:
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    guard: GuardConfig = field(default_factory=GuardConfig)
     log: LogConfig = field(default_factory=LogConfig)

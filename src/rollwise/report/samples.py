@@ -88,5 +88,13 @@ def _kind(member: dict[str, Any]) -> str:
 def _prompt(prompt: dict[str, Any]) -> str:
     messages = prompt.get("messages")
     if isinstance(messages, list):
-        return "\n".join(f"{m.get('role')}: {m.get('content')}" for m in messages if isinstance(m, dict))
+        return "\n".join(f"{m.get('role')}: {_content(m.get('content'))}" for m in messages if isinstance(m, dict))
     return str(prompt.get("text", ""))
+
+
+def _content(content: Any) -> str:
+    """Of a message, with a word in the place of each image."""
+    if not isinstance(content, list):
+        return str(content)
+    parts = [p for p in content if isinstance(p, dict)]
+    return " ".join("[image]" if p.get("type") == "image" else str(p.get("text", "")) for p in parts)

@@ -14,6 +14,7 @@ from rollwise.tasks.base import PromptSource, Task
 from rollwise.tasks.chain_sum import ChainSum, ChainSumArgs
 from rollwise.tasks.countdown import Countdown, CountdownArgs
 from rollwise.tasks.data import DataArgs, DataTask, judged_by
+from rollwise.tasks.geometry import Geometry, GeometryArgs
 from rollwise.tasks.sort_digits import SortDigits, SortDigitsArgs
 
 
@@ -32,6 +33,7 @@ TASKS: dict[str, Entry] = {
     "sort_digits": Entry("put a string of 2 to 20 digits in ascending order", SortDigitsArgs, SortDigits),
     "chain_sum": Entry("add and subtract one-digit numbers, directly or step by step", ChainSumArgs, ChainSum),
     "countdown": Entry("make a target out of given numbers; made up, or from a file of rows", CountdownArgs, Countdown),
+    "geometry": Entry("read a drawn triangle or circle, exact answers; for image-text models", GeometryArgs, Geometry),
     "data": Entry("questions of a file or hub data set, each judged as its data set asks", DataArgs, DataTask),
     "math": Entry("questions of a file whose answers are numbers or formulas", DataArgs, judged_by("math")),
     "gsm8k": Entry("questions of a file whose answers are single numbers", DataArgs, judged_by("gsm8k")),
