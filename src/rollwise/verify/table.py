@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from typing import cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 from rollwise.errors import UserError, nearest
 from rollwise.verify.base import Verifier
@@ -16,7 +17,9 @@ _TABLE: dict[str, tuple[str, str]] = {
     "exact": ("text", "Exact"),
     "geometry": ("geometry", "Geometry"),
     "countdown": ("countdown", "CountdownVerifier"),
+    "code": ("code", "Code"),
 }
+_WITH_SETTINGS = {"code"}
 
 
 def verifier_names() -> list[str]:
@@ -24,10 +27,12 @@ def verifier_names() -> list[str]:
     return list(_TABLE)
 
 
-def make_verifier(name: str) -> Verifier:
-    """The verifier `name`. Raises UserError for an unknown one."""
+def make_verifier(name: str, settings: Mapping[str, Any] | None = None) -> Verifier:
+    """The verifier `name`, with settings where it has any. Raises UserError for an unknown name or setting."""
     if name not in _TABLE:
         raise UserError(f"unknown verifier '{name}'; {nearest(name, _TABLE)}")
     module, cls = _TABLE[name]
-    made = getattr(importlib.import_module(f"rollwise.verify.{module}"), cls)()
-    return cast(Verifier, made)
+    make = getattr(importlib.import_module(f"rollwise.verify.{module}"), cls)
+    if settings and name not in _WITH_SETTINGS:
+        raise UserError(f"verifier '{name}' has no settings; take {', '.join(map(str, settings))} away")
+    return cast(Verifier, make(settings) if settings else make())
