@@ -122,7 +122,7 @@ class Launcher:
                 raise LauncherError(str(message["failed"]))
 
     def ended(self, pid: int) -> dict[str, Any] | None:
-        """How the child `pid` ended, if it has: `status` (a signal if negative), `cpu` seconds. Raises LauncherError."""
+        """How the child `pid` ended, if it has: `status` (negative: a signal), `cpu` seconds. Raises LauncherError."""
         while pid not in self._exits and select.select([self.connection], [], [], 0)[0]:
             self._read(0)
         return self._exits.get(pid)

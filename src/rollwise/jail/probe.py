@@ -1,4 +1,4 @@
-"""Showing that a tier holds before anything is run in it: a canary program tries to get out, and must fail each time."""
+"""Showing that a tier holds before anything is run in it: a canary program tries to get out, and must fail."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 It never sees a program: the child is handed its own connection, gives up its rights, and only then reads from it. The
 messages on its connection are JSON datagrams: an order comes with the child's four descriptors (stdin, stdout, frames,
-scratch), is answered with the pid, and later with the child's end. When the connection closes it kills what it started and ends.
+scratch), is answered with the pid, and later with the child's end. When the connection closes it kills what it started
+and ends.
 """
 
 from __future__ import annotations
