@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,7 +134,7 @@ class Census:
     rows: int
     filled: Counter[str]
     prompt_lists: int  # rows whose `prompt` is a list of messages
-    coded: int  # rows with tests of a program
+    coded: int  # rows with tests of a program before the first without; `rows` where all have
 
     def has(self, column: str) -> bool:
         return self.filled[column] > 0
@@ -143,15 +143,15 @@ class Census:
 NESTED = tuple(name for names in PARTS.values() for name in names if "." in name)
 
 
-def census(rows: Iterable[Row], with_tests: Any) -> Census:
+def census(rows: Iterable[Row], with_tests: Callable[[Row], bool]) -> Census:
     """One pass over the rows; `with_tests(row)` says whether a row holds tests."""
     out = Census(rows=0, filled=Counter(), prompt_lists=0, coded=0)
     for row in rows:
+        out.coded += out.coded == out.rows and with_tests(row)
         out.rows += 1
         out.filled.update(name for name, value in row.items() if not is_empty(value) and value is not True)
         out.filled.update(name for name in NESTED if name not in row and not is_empty(cell(row, name)))
         out.prompt_lists += not isinstance(row.get("prompt"), str | None)
-        out.coded += bool(with_tests(row))
     return out
 
 

@@ -53,8 +53,6 @@ def gold_of(row: Row, columns: Columns, verifier: str, options: Mapping[str, str
         raise ValueError(f"no gold ({columns.gold} is {'null' if value is None else 'empty'})")
     if verifier == "choice":
         return Gold(_letter(value, options, row, columns))
-    if verifier == "geometry" and isinstance(value, str) and value in options:  # Geometry3K gives the letter
-        value = options[value]
     if isinstance(value, list):
         return Gold([_text(v) for v in value])
     if verifier == "exact":

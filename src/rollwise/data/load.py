@@ -64,7 +64,6 @@ class Examples:
         self.notes: list[str] = []
         self.faults: list[tuple[str, str]] = []  # where, and why the row cannot be used
         self.bare_text = 0  # prompts that are text
-        self._left_out: set[str] = set()
 
     def __len__(self) -> int:
         return len(self.numbers)

@@ -51,6 +51,10 @@ def _convert(name: str, value: Any, hint: Any, meta: Mapping[str, Any]) -> Any:
     hint = options[0]
     if hint == dict[str, str]:
         return _text_mapping(name, value)
+    if hint == dict[str, Any]:
+        if not isinstance(value, Mapping) or not all(isinstance(inner, str) for inner in value):
+            raise wrong(name, value, "a mapping of names to values")
+        return dict(value)
     if typing.get_origin(hint) is Literal:
         if not isinstance(value, str) or value not in typing.get_args(hint):
             raise wrong(name, value, "one of " + ", ".join(typing.get_args(hint)))

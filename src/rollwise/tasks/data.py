@@ -38,6 +38,9 @@ class DataArgs:
         {}, "columns by part of a row (prompt, gold, source, images, choices); those not given are found by name"
     )
     verifier: str | None = key(None, "judges every row; null: the one that the row's data set names")
+    verifier_args: dict[str, Any] = key(  # noqa: RUF009
+        {}, "the verifier's own settings; without one verifier for all rows: those of each, by its name"
+    )
     template: Literal["auto", "instruct", "base", "none"] = key(
         "auto",
         "instruct: text with how to answer; base: the same as plain continuation; none: as it is; auto: instruct for "
@@ -103,9 +106,8 @@ class DataTask:
             raise UserError(f"{examples.name}: no row falls into the held-out eighth; give more rows or heldout_data")
         self.train: PromptSource = RowPrompts(self, examples, train, "train")
         self.heldout: PromptSource = RowPrompts(self, heldout, apart, "heldout")
-        self._verifiers: dict[str, Verifier] = {
-            v: make_verifier(v) for v in sorted({*examples.verifiers, *heldout.verifiers})
-        }
+        self._verifiers = self._made(sorted({*examples.verifiers, *heldout.verifiers}), reading.verifier)
+        self.notes += tuple(note for v in self._verifiers.values() for note in getattr(v, "notes", ()))
 
     def _reading(self, verifier: str | None) -> Reading:
         args = self.args
@@ -113,6 +115,16 @@ class DataTask:
             raise wrong("verifier", verifier, f"a verifier; {nearest(verifier, verifier_names())}")
         checked_map(args.map, "task_args.map.")
         return Reading(map=args.map, verifier=verifier, split=args.split, limit=args.limit, bad_rows=args.bad_rows)
+
+    def _made(self, names: Sequence[str], fixed: str | None) -> dict[str, Verifier]:
+        given = self.args.verifier_args
+        by_name: dict[str, Any] = {fixed: given} if fixed is not None and given else given
+        for name, settings in by_name.items():
+            if name not in names:
+                raise wrong(f"verifier_args.{name}", settings, f"by verifier of these rows: {', '.join(names)}")
+            if not isinstance(settings, dict):
+                raise wrong(f"verifier_args.{name}", settings, "a mapping of that verifier's settings")
+        return {name: make_verifier(name, by_name.get(name)) for name in names}
 
     def _heldout(self, reading: Reading) -> tuple[Examples | None, Sequence[int]]:
         args = self.args

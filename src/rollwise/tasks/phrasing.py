@@ -23,8 +23,15 @@ HOW: dict[str, str] = {
         "First reason step by step between <think> and </think>. Then write only the final expression between <answer> "
         "and </answer>, for example <answer>(1+2)*3</answer>."
     ),
-    "code": "Write it in Python 3 and give the whole program in one block that begins with ```python.",
 }
+PROGRAM = {  # by the form of a row's tests
+    "stdio": "Write a program in Python 3 that reads standard input and writes standard output.",
+    "calls": "Write a function `{name}` in Python 3.",
+    "asserts": "Write it in Python 3. It has to pass tests such as this one:\n{test}\n",
+    "check": "Write the whole function in Python 3, its imports included.",
+}
+BLOCK = "Give all of the code in one block that begins with ```python."
+SHOWN_TEST = 400  # characters
 SAYS_HOW = ("\\boxed{", "<answer>", "####", "<think>", "```python")
 OPENED = ("<think>", "Assistant:", "Answer:", "A:")  # ends of a prompt that is plain continuation already
 SAMPLE = 200
@@ -93,7 +100,15 @@ def _joined(content: Any, tail: str) -> Any:
 
 
 def _tail(example: Example) -> str:
-    return f"{_options(example)}\n\n{HOW.get(example.verifier, ANSWER)}"
+    how = _program(example.gold.answer) if example.verifier == "code" else HOW.get(example.verifier, ANSWER)
+    return f"{_options(example)}\n\n{how}"
+
+
+def _program(tests: dict[str, Any]) -> str:
+    """What to write: where only the tests know a function's name, one of them is shown."""
+    test = next((t for t in tests.get("tests", ()) if len(t) <= SHOWN_TEST), "")
+    form = tests["form"] if test or tests["form"] != "asserts" else "check"
+    return f"{PROGRAM[form].format(name=tests.get('name'), test=test)} {BLOCK}"
 
 
 def _options(example: Example) -> str:
