@@ -127,7 +127,7 @@ def demonstrations(task: Teacher, plan: Plan, rng: Random) -> Iterator[tuple[lis
 
 def content(prompt: Prompt) -> str:
     assert prompt.messages is not None
-    return prompt.messages[0]["content"]
+    return str(prompt.messages[0]["content"])
 
 
 def train(model: Any, task: Teacher, plan: Plan, steps: int) -> float:

@@ -116,7 +116,17 @@ def load_model(config: RunConfig, folder: Path | None = None) -> Policy:
         raise UserError(f"threads is {config.threads}; this machine has {cores} cores")
     torch.set_num_threads(config.threads)
     name = str(folder or (starter_path(config.task) if config.model == "starter" else config.model))
-    return load_policy(name, device=config.device, dtype=config.dtype)
+    policy = load_policy(
+        name,
+        device=config.device,
+        dtype=config.dtype,
+        min_pixels=config.images.min_pixels,
+        max_pixels=config.images.max_pixels,
+        cache_bytes=config.images.cache_mb * 2**20,
+    )
+    if config.learner.freeze_vision:
+        policy.freeze_vision()
+    return policy
 
 
 def make_loop(
@@ -124,6 +134,7 @@ def make_loop(
 ) -> Loop:
     """All parts of a run, wired."""
     from rollwise.evaluate import evaluate
+    from rollwise.guard import Guard
     from rollwise.learner.learner import Learner
     from rollwise.ledger import Ledger
     from rollwise.loop import Loop
@@ -167,6 +178,7 @@ def make_loop(
         estimator=_estimator(config),
         learner=learner,
         ledger=Ledger(),
+        guard=Guard(config.guard),
         evaluate=partial(
             evaluate,
             sampler,

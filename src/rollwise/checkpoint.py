@@ -15,7 +15,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,11 @@ _ARRAY = "__array__"
 _NAME = re.compile(r"step_(\d+)")
 
 
-def save(folder: Path, step: int, state: dict[str, Any], write_model: Any, *, keep: int) -> Path:
-    """Write `folder/step_<step>` and drop all but the newest `keep`. `state` holds JSON values and numpy arrays;
+def save(
+    folder: Path, step: int, state: dict[str, Any], write_model: Any, *, keep: int, spare: Collection[int] = ()
+) -> Path:
+    """Write `folder/step_<step>`, then drop all others but the newest `keep` and those of the steps in `spare`. Later
+    steps are dropped too: a run that is at `step` has refused them. `state` holds JSON values and numpy arrays;
     `write_model(path)` writes the model folder. Raises OSError when the disk refuses; older checkpoints stay whole.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -56,7 +59,7 @@ def save(folder: Path, step: int, state: dict[str, Any], write_model: Any, *, ke
             "step": step,
             "files": {str(p.relative_to(work)): {"bytes": p.stat().st_size, "sha256": _sha256(p)} for p in files},
         }
-        (work / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        (work / MANIFEST).write_text(_manifest_text(manifest), encoding="utf-8")
         for p in (*files, work / MANIFEST, work / "model", work):
             _sync(p)
         aside = folder / f".replaced-step_{step}"
@@ -71,8 +74,9 @@ def save(folder: Path, step: int, state: dict[str, Any], write_model: Any, *, ke
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
         raise
-    for old in steps(folder)[:-keep]:
-        shutil.rmtree(folder / f"step_{old}", ignore_errors=True)
+    for other in steps(folder):
+        if other not in spare and other not in [s for s in steps(folder) if s <= step][-keep:]:
+            shutil.rmtree(folder / f"step_{other}", ignore_errors=True)
     return target
 
 
@@ -101,6 +105,8 @@ def verify(path: Path) -> str | None:
     try:
         manifest = _read_json(path / MANIFEST)
         listed = manifest["files"]
+        if (path / MANIFEST).read_text(encoding="utf-8") != _manifest_text(manifest):
+            return "its manifest is not as it was written"
         if f"step_{manifest['step']}" != path.name:
             return "its manifest is that of another step"
         if not isinstance(listed, dict) or not {"state.json", "arrays.safetensors"} <= set(listed):
@@ -130,6 +136,10 @@ def load(path: Path) -> dict[str, Any]:
 
     arrays = load_file(path / "arrays.safetensors")
     return _join(_read_json(path / "state.json"), arrays)  # type: ignore[no-any-return]
+
+
+def _manifest_text(manifest: Any) -> str:
+    return json.dumps(manifest, indent=1)
 
 
 def _split(value: Any, arrays: dict[str, np.ndarray]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import itertools
+import math
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -91,6 +92,7 @@ class RunFolder:
         self.clock = EventLog(output / CLOCK, at=place.get("clock"))
         self.rollouts = EventLog(output / ROLLOUTS, at=place.get("rollouts")) if config.log.rollouts else None
         self.saved_at = 0
+        self.best: tuple[int, float] | None = None  # step and value of the best evaluation
 
     def __enter__(self) -> RunFolder:
         return self
@@ -120,12 +122,21 @@ class RunFolder:
         self.clock.write({"step": record.step, "seconds": seconds})
         if self.rollouts is not None:
             for group in groups:
-                self.rollouts.write({"step": record.step, **group.to_json()})
+                self.rollouts.write({"step": record.step, **group.to_log()})
         self.display.step(record, seconds)
 
     def evaluated(self, event: dict[str, Any]) -> None:
         self.events.write(event)
         self.display.evaluated(event)
+        wanted = self.config.checkpoint.best
+        # One at the start has nothing new to keep; one at the end only comes after the last checkpoint, and is not part
+        # of the run that goes on from there.
+        if wanted is None or event["on"] in (["start"], ["end"]):
+            return
+        value = event["results"][wanted]
+        if value > (-math.inf if self.best is None else self.best[1]):  # a NaN is never better
+            self.best = (event["step"], value)
+            self.checkpoint(event["step"])
 
     def checkpoint(self, step: int) -> None:
         if step == self.saved_at:
@@ -144,15 +155,16 @@ class RunFolder:
                 "logs": logs,
                 "config": {k: v for k, v in to_tree(self.config).items() if k != "output"},
                 "data": self.data,
+                "best": self.best and list(self.best),
             },
             self._write_model,
             keep=self.config.checkpoint.keep,
+            spare=[self.best[0]] if self.best else [],
         )
         self.saved_at = step
 
     def _write_model(self, path: Path) -> None:
-        self.policy.model.save_pretrained(path)
-        self.policy.tokenizer.save_pretrained(path)
+        self.policy.save(path)
 
 
 def lock(output: Path) -> IO[str]:

@@ -102,6 +102,12 @@ class Ledger:
         size = sum(g.size for g in fresh) / len(fresh)
         self.refill_rollouts += missing * size * len(fresh) / informative
 
+    def give_up_held(self) -> None:
+        """What the allocation held for a later step will not be used."""
+        held, lost = self.outcomes[Outcome.held], self.outcomes[Outcome.lost_at_epoch_end]
+        lost.rollouts, lost.tokens = lost.rollouts + held.rollouts, lost.tokens + held.tokens
+        held.rollouts = held.tokens = 0
+
     def balanced(self) -> bool:
         """Whether every generated rollout and token has exactly one outcome."""
         return self.generated.rollouts == sum(c.rollouts for c in self.outcomes.values()) and (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -19,12 +19,14 @@ from rollwise.budget import room, spent
 from rollwise.config import BudgetConfig, EvalConfig
 from rollwise.curriculum.base import Curriculum
 from rollwise.evaluate import Evaluation
+from rollwise.guard import Alarm, Guard
 from rollwise.learner.learner import Learned, Learner
 from rollwise.ledger import Ledger, key
 from rollwise.metrics import of_batch, of_groups, of_tasks
 from rollwise.records import Batch, Credit, Group, Placed, Request, Role, Row, StepRecord
 from rollwise.reflection import Patterns, reflection
 from rollwise.replay.base import Replay
+from rollwise.state import Saved
 
 NOT_FINITE = "the model's own log-probs are not finite: its weights are spoilt, resume from an earlier checkpoint"
 
@@ -50,6 +52,7 @@ class Loop:
     estimator: Estimator
     learner: Learner
     ledger: Ledger
+    guard: Guard
     evaluate: Callable[[], Evaluation]
     budget: BudgetConfig
     eval: EvalConfig
@@ -137,7 +140,8 @@ class Loop:
             **self.replay.metrics(),
         }
         broken = learned.stop or ("" if math.isfinite(metrics["entropy"]) else NOT_FINITE)
-        notes = tuple(n for n in (settled.note, broken, turn.note if turn else "") if n)
+        alarm = self.guard.observe(metrics, idle=learned.idle) if fresh else Alarm()
+        notes = tuple(n for n in (settled.note, broken, turn.note if turn else "", *alarm.notes) if n)
         record = StepRecord(
             step=self.step, updates=self.learner.updates, ledger=self.ledger.to_json(), metrics=metrics, notes=notes
         )
@@ -146,7 +150,7 @@ class Loop:
             return "non_finite", broken
         if settled.stop:
             return ("allocation.limit" if fresh else "curriculum.empty"), settled.stop
-        return None
+        return alarm.stop
 
     def _credits(self, placed: Sequence[Placed], signals: Signals) -> list[tuple[Credit, ...]]:
         """The estimator's, where they were not frozen at birth."""
@@ -221,7 +225,7 @@ class Loop:
             }
         )
 
-    def parts(self) -> dict[str, Any]:
+    def parts(self) -> dict[str, Saved]:
         """The parts with memory, by name: what a checkpoint holds."""
         return {
             "curriculum": self.curriculum,
@@ -229,6 +233,7 @@ class Loop:
             "replay": self.replay,
             "learner": self.learner,
             "ledger": self.ledger,
+            "guard": self.guard,
         }
 
     def state_dict(self) -> dict[str, Any]:
@@ -239,12 +244,17 @@ class Loop:
             **{name: part.state_dict() for name, part in self.parts().items()},
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any], *, anew: Collection[str] = ()) -> None:
+        """`anew` names parts that begin anew instead: their saved state is not looked at. What an allocation that
+        begins anew had held for a later step is booked as lost."""
         expected = {"step", "seconds", "evaluated_at", *self.parts()}
         if set(state) != expected:
             raise ValueError(f"state of the loop: expected {sorted(expected)}, found {sorted(state)}")
         for name, part in self.parts().items():
-            part.load_state_dict(state[name])
+            if name not in anew:
+                part.load_state_dict(state[name])
+        if "allocation" in anew:
+            self.ledger.give_up_held()
         self.step, self.seconds, self._evaluated_at = state["step"], state["seconds"], state["evaluated_at"]
 
 

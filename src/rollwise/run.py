@@ -7,22 +7,32 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rollwise import __version__, checkpoint
 from rollwise.assemble import check_data, heldout_used, load_model, load_tasks, make_loop, replay_capacity, user_rewards
+from rollwise.audit.golds import check_golds
 from rollwise.config import RunConfig, build, dump_yaml, leaves, read_yaml, title, to_tree
-from rollwise.errors import UserError
+from rollwise.errors import UserError, nearest
 from rollwise.events import EVENTS, ROLLOUTS, SCHEMA
 from rollwise.folder import Display, RunFolder, check_free, free_output, interruptible, lock
 from rollwise.policy import Policy
 from rollwise.records import Prompt
-from rollwise.tasks import PATH_ARGS, PromptSource, Task
+from rollwise.tasks import PromptSource, Task, anchored
 
 # Settings that may differ between a run and its continuation: none changes what a step does.
 MAY_CHANGE = ("budget.", "checkpoint.", "log.")
+
+# What may begin anew when a run goes on, and the settings that may change with it.
+ANEW = {
+    "optimizer": ("learner.", "critic."),
+    "replay": ("replay.",),
+    "curriculum": ("curriculum.", "task", "task_args", "tasks"),
+    "allocation": ("allocation.", "prompts_per_step", "group_size"),
+    "objective": ("objective.", "advantage.", "reward.", "sampling.", "guard."),
+}
 
 
 def derived(config: RunConfig) -> dict[str, Any]:
@@ -56,12 +66,14 @@ def _load(config: RunConfig, display: Display) -> tuple[dict[str, Task], Policy]
     """Data and model, checked against each other."""
     tasks = load_tasks(config, display.note)
     check_data(config, tasks)
+    for task in tasks.values():
+        for note in (*task.notes, check_golds(task)):
+            if note:
+                display.note(note)
     display.note(f"loading {config.model}")
     policy = load_model(config)
     for name, task in tasks.items():
         _check_prompts(config, policy, task)
-        for note in task.notes:
-            display.note(note)
         if heldout_used(config, task) < config.eval.prompts:
             display.note(
                 f"{name} has {len(task.heldout)} held-out rows, all used (eval.prompts is {config.eval.prompts})"
@@ -103,19 +115,24 @@ def _anchor_paths(config: RunConfig) -> None:
         config.model = str(Path(config.model).expanduser().resolve())
     config.reward.function = config.reward.function and _absolute(config.reward.function)
     config.reward.functions = {_absolute(f): weight for f, weight in config.reward.functions.items()}
-    for args in (config.task_args, *(entry.args for entry in config.tasks.values())):
-        for name in PATH_ARGS & args.keys():
-            if isinstance(args[name], str):
-                args[name] = _absolute(args[name])
+    config.task_args = anchored(config.task_args)
+    for entry in config.tasks.values():
+        entry.args = anchored(entry.args)
 
 
 def _absolute(path: str) -> str:
     return str(Path(path).expanduser().absolute())
 
 
-def resume(output: Path, changes: Callable[[dict[str, Any]], RunConfig], display: Display) -> dict[str, Any]:
+def resume(
+    output: Path, changes: Callable[[dict[str, Any]], RunConfig], display: Display, anew: Sequence[str] = ()
+) -> dict[str, Any]:
     """Continue a run from its newest checkpoint that verifies. `changes` lays new settings over the stored ones; those
-    that would change what a step does are refused. Returns the stop event."""
+    that would change what a step does are refused, except those of the parts that begin `anew`. Returns the stop
+    event."""
+    for name in anew:
+        if name not in ANEW:
+            raise UserError(f"--resume-reset: unknown part '{name}'; {nearest(name, ANEW)}")
     if not (output / "config.yaml").is_file():
         raise UserError(f"{output}: not a run folder (no config.yaml); give the folder of a run")
     stored = build(read_yaml(output / "config.yaml"), str(output / "config.yaml"))
@@ -123,7 +140,7 @@ def resume(output: Path, changes: Callable[[dict[str, Any]], RunConfig], display
     if config.output != stored.output:
         raise UserError(f"{output}: a resumed run stays in its folder; leave output out")
     config.output = stored.output = str(output)
-    changed = _allowed_changes(output, stored, config)
+    changed = _allowed_changes(output, stored, config, anew)
     with lock(output):
         if not checkpoint.steps(output / "checkpoints"):
             display.note(f"{output} has no checkpoint yet: it begins again")
@@ -134,30 +151,34 @@ def resume(output: Path, changes: Callable[[dict[str, Any]], RunConfig], display
             display.note(note)
         try:
             state = checkpoint.load(path)
-            _allowed_changes(output, build({**state["config"], "output": str(output)}, str(path)), config)
+            _allowed_changes(output, build({**state["config"], "output": str(output)}, str(path)), config, anew)
             tasks = load_tasks(config, display.note)
             check_data(config, tasks)
             data = fingerprint(config, tasks)
             (rows, *rewards), (rows_then, *rewards_then) = data.split("+"), state["data"].split("+")
-            if rewards != rewards_then:
+            if rewards != rewards_then and "objective" not in anew:
                 raise UserError(
-                    f"{output}: its file of reward functions has changed since it began; bring the old one back, or "
-                    "start anew"
+                    f"{output}: its file of reward functions has changed since it began; bring the old one back, start "
+                    "anew, or go on with the new one with --resume-reset objective"
                 )
-            if rows != rows_then:
+            if rows != rows_then and "curriculum" not in anew:
                 raise UserError(
-                    f"{output}: its data has changed since it began; bring the old rows back, or start anew"
+                    f"{output}: its data has changed since it began; bring the old rows back, start anew, or train on "
+                    "the new ones with --resume-reset curriculum"
                 )
             policy = load_model(config, path / "model")
             with (
-                RunFolder(output, config, policy, state["data"], derived(config), display, at=state["logs"]) as folder,
+                RunFolder(output, config, policy, data, derived(config), display, at=state["logs"]) as folder,
                 interruptible(display) as interrupted,
             ):
                 loop = folder.loop = make_loop(config, tasks, policy, folder, interrupted)
-                loop.load_state_dict(state["loop"])
+                loop.load_state_dict(state["loop"], anew=set(anew) - {"optimizer"})
+                if "optimizer" in anew:  # its counters, and with them the learning rate, go on
+                    loop.reset["optimizer"]()
                 folder.saved_at = loop.step
-                if changed:
-                    folder.events.write({"event": "config", "step": loop.step, "changed": changed})
+                folder.best = tuple(state["best"]) if state["best"] else None
+                if changed or anew:
+                    folder.events.write({"event": "config", "step": loop.step, "changed": changed, "anew": list(anew)})
                     (output / "config.yaml").write_text(dump_yaml(config), encoding="utf-8")
                 display.note(f"resumed {output} at step {loop.step}")
                 return folder.finish(loop)
@@ -195,15 +216,21 @@ def _logs_fit(output: Path, path: Path) -> str | None:
     return None
 
 
-def _allowed_changes(output: Path, stored: RunConfig, config: RunConfig) -> dict[str, tuple[Any, Any]]:
+def _allowed_changes(
+    output: Path, stored: RunConfig, config: RunConfig, anew: Sequence[str]
+) -> dict[str, tuple[Any, Any]]:
     """What differs. Raises UserError where it may not."""
     changed = _changed(stored, config)
-    refused = [k for k in changed if not k.startswith(MAY_CHANGE)]
+    free = (*MAY_CHANGE, *(prefix for name in anew for prefix in ANEW[name]))
+    refused = [k for k in changed if not k.startswith(free)]
     if refused:
-        was, now = changed[refused[0]]
+        name = refused[0]
+        was, now = changed[name]
+        part = next((p for p, prefixes in ANEW.items() if name.startswith(prefixes)), None)
+        way = f"; --resume-reset {part} allows it" if part else ""
         raise UserError(
-            f"{output}: {refused[0]} was {was} and would be {now}; a resumed run keeps its settings "
-            f"(free to change: {', '.join(m.rstrip('.') for m in MAY_CHANGE)})"
+            f"{output}: {name} was {was} and would be {now}; a resumed run keeps its settings "
+            f"(free to change: {', '.join(m.rstrip('.') for m in MAY_CHANGE)}){way}"
         )
     return changed
 

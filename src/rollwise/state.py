@@ -7,10 +7,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 
-class Part(Protocol):
-    """What every part with memory offers besides its own act. `load_state_dict(state_dict())` changes nothing."""
-
-    def metrics(self) -> dict[str, float]: ...
+class Saved(Protocol):
+    """What is saved with a checkpoint. `load_state_dict(state_dict())` changes nothing."""
 
     def state_dict(self) -> dict[str, Any]:
         """JSON values and numpy arrays."""
@@ -19,6 +17,12 @@ class Part(Protocol):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Raises ValueError for unknown or missing keys."""
         ...
+
+
+class Part(Saved, Protocol):
+    """What every part with memory offers besides its own act."""
+
+    def metrics(self) -> dict[str, float]: ...
 
 
 def check_keys(state: dict[str, Any], expected: set[str], part: str) -> None:

@@ -137,6 +137,8 @@ class Pilot:
         self.outcomes += [(outcome, g) for g in groups]
 
     def observe(self, groups: Sequence[Group]) -> None:
+        # An allocation may begin in the middle of a run: the step is that of what was born in it.
+        self.step = max([self.step, *(r.birth_step for g in groups for r in g.rollouts)])
         for group in groups:
             if group.purpose is Purpose.pilot:
                 self._judge(group)

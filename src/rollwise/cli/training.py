@@ -40,7 +40,7 @@ def resume(args: Namespace) -> int:
     output = Path(args.run)
     with open_console(args.quiet) as console:
         clock = time.monotonic()
-        event = run.resume(output, changes, console)
+        event = run.resume(output, changes, console, anew=args.resume_reset)
         return _end(output, event, console, report=report, seconds=time.monotonic() - clock)
 
 
