@@ -1,8 +1,8 @@
 """Exact arithmetic on closed forms: fractions of sums of terms over the rationals, roots, pi, i, letters and functions.
 
-A sum is `{monomial: coefficient}`, a monomial the set of its (atom, exponent) pairs, exponents any rational. Atoms:
+A sum is `{monomial: coefficient}`, a monomial the set of its (atom, exponent) pairs with rational exponents. Atoms:
 
-    ("p", 7)          a prime under a root, exponent in (0, 1); such products are linearly independent over the rationals
+    ("p", 7)          a prime under a root, exponent in (0, 1); products of these are linearly independent over Q
     ("i",)            the imaginary unit, exponent 1
     ("s", "x")        a letter; pi and e are letters too
     ("^", a, m)       the atom a to the power of a monomial m that holds letters: 2^n
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from fractions import Fraction
-from math import isqrt
+from math import exp, isqrt, pi
 from typing import NamedTuple
 
 Atom = tuple[Hashable, ...]
@@ -121,6 +121,31 @@ def proportional(a: Quotient, b: Quotient) -> bool | None:
         if len(ratios) == 1:
             return True
     return None if any(map(_has_function, (*a, *b))) else False
+
+
+def approximate(q: Quotient) -> float | None:
+    """The value as a float, where it is a real number of fractions, roots, pi and e; None otherwise."""
+    top, bottom = _float(q.top), _float(q.bottom)
+    return None if top is None or not bottom else top / bottom
+
+
+def _float(terms: Sum) -> float | None:
+    total = 0.0
+    try:
+        for monomial, c in terms.items():
+            value = float(c)
+            for a, e in monomial:
+                if a[0] == "p":
+                    base = float(str(a[1]))
+                elif a in (("s", "\\pi"), ("s", "e")):
+                    base = pi if a[1] == "\\pi" else exp(1)
+                else:
+                    return None
+                value *= base ** float(e)
+            total += value
+    except (OverflowError, ValueError):
+        return None
+    return total
 
 
 def key(q: Quotient) -> Hashable:

@@ -18,6 +18,8 @@ from typing import Any, Literal, cast
 from rollwise.records import StopReason, Verdict, VerdictKind
 from rollwise.verify.answers import answer_block
 from rollwise.verify.arithmetic import DEFAULT, ParseError, parse
+from rollwise.verify.scoring import Completion, infra_error, one_by_one
+from rollwise.verify.solve import solve
 
 Form = Literal["answer_tag", "bare"]
 Reward = Literal["binary", "shaped"]
@@ -83,3 +85,50 @@ def _claim(text: str) -> Fraction:
     if sum(parsed.used.values()) != 1 or "(" in stripped:
         raise ParseError("no plain number after '='")
     return -parsed.value if negative else parsed.value
+
+
+class CountdownVerifier:
+    """Verifier `countdown`: the answer block form, score 1 or 0.
+
+    The gold is `{"numbers": [...], "target": n}`; the numbers may also be called `nums`.
+    """
+
+    name = "countdown"
+
+    def judge(self, completions: Sequence[Completion]) -> list[Verdict]:
+        return one_by_one(_verdict, completions)
+
+    def restated(self, completion: Completion) -> str | None:
+        """An expression found by search; None where there is none, or it takes too long (over six numbers)."""
+        gold = read_gold(completion.prompt.answer)
+        found = None if gold is None else solve(gold["numbers"], gold["target"])
+        return None if found is None else f"<answer>{found}</answer>"
+
+
+def _verdict(text: str, answer: object, stop: StopReason) -> Verdict:
+    gold = read_gold(answer)
+    if gold is None:
+        return infra_error('gold: not like {"numbers": [3, 5, 7], "target": 26}')
+    return countdown(text, gold, stop)
+
+
+def read_gold(answer: object) -> dict[str, Any] | None:
+    """The gold in its one shape, or None where it is none. Whole numbers may be written as floats."""
+    if not isinstance(answer, Mapping):
+        return None
+    numbers = answer.get("numbers")
+    numbers = answer.get("nums") if numbers is None else numbers
+    if not isinstance(numbers, list | tuple) or not numbers:
+        return None
+    values = [_whole(v) for v in (*numbers, answer.get("target"))]
+    if None in values:
+        return None
+    return {"numbers": values[:-1], "target": values[-1]}
+
+
+def _whole(value: object) -> int | None:
+    if isinstance(value, str) and value.strip().lstrip("-").isdecimal() and len(value) < 20:
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value or abs(value) > 10**12:
+        return None
+    return int(value) if value == int(value) else None

@@ -6,20 +6,13 @@ The gold decides what may be left out: `5` for `x=5`, `20` for `20 cm`, braces r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rollwise.verify import algebra
 from rollwise.verify.reader import Based, Items, Matrix, Reading, Relation, Scalar, Span, Value, Words
+from rollwise.verify.units import physical
 
 Tri = bool | None
-PHYSICAL = {
-    "cm": "cm", "centimeters": "cm", "centimetres": "cm", "mm": "mm", "m": "m", "meters": "m", "metres": "m",
-    "meter": "m", "km": "km", "kilometers": "km", "ft": "ft", "feet": "ft", "foot": "ft", "inches": "in", "inch": "in",
-    "in": "in", "miles": "mile", "mile": "mile", "yards": "yd", "kg": "kg", "g": "g", "grams": "g", "hours": "h",
-    "hour": "h", "minutes": "min", "minute": "min", "seconds": "s", "second": "s", "days": "day", "day": "day",
-    "weeks": "week", "months": "month", "years": "year",
-    "dollars": "dollar", "dollar": "dollar", "cents": "cent", "cent": "cent", "euros": "euro", "euro": "euro",
-}  # fmt: skip
 MAX_PAIRS = 400  # comparisons in matching the items of two lists
 
 
@@ -32,18 +25,18 @@ def _forms(gold: Reading, answer: Reading) -> Tri:
     return _all(_any(equal(g, a) for g in gold.forms) for a in answer.forms)
 
 
-def _any(found: object) -> Tri:
+def _any(found: Iterable[Tri]) -> Tri:
     out: Tri = False
-    for one in found:  # type: ignore[attr-defined]
+    for one in found:
         if one:
             return True
         out = None if one is None else out
     return out
 
 
-def _all(found: object) -> Tri:
+def _all(found: Iterable[Tri]) -> Tri:
     out: Tri = True
-    for one in found:  # type: ignore[attr-defined]
+    for one in found:
         if one is False:
             return False
         out = None if one is None else out
@@ -60,7 +53,7 @@ def equal(gold: Value, answer: Value) -> Tri:
     if isinstance(gold, Words) or isinstance(answer, Words):
         return _letters(gold) == _letters(answer) != ""
     if isinstance(gold, Scalar) and isinstance(answer, Scalar):
-        if _unit(gold) and _unit(answer) and _unit(gold) != _unit(answer):
+        if physical(gold.unit) and physical(answer.unit) and physical(gold.unit) != physical(answer.unit):
             return False
         return algebra.equal(gold.value, answer.value)
     if isinstance(gold, Span) and isinstance(answer, Span):
@@ -79,10 +72,6 @@ def _single(value: Value) -> Value:
     if isinstance(value, Items) and value.kind in ("list", "set", "union") and len(value.items) == 1:
         return value.items[0]
     return value
-
-
-def _unit(value: Scalar) -> str:
-    return PHYSICAL.get(value.unit.lower().strip("."), "")
 
 
 def _letters(value: Value) -> str:
@@ -113,7 +102,7 @@ def _relations(gold: Value, answer: Value) -> Tri:
             return False
         solved = bool(gold.name) and _constant(gold.right)
         if gold.name and answer.name:
-            return _all([gold.name == answer.name or _same_function(gold.name, answer.name), equal(gold.right, answer.right)])
+            return _same_name(gold.name, answer.name) and equal(gold.right, answer.right)
         if solved and not answer.name:
             turned = isinstance(answer.right, Scalar) and _letters(answer.right) == gold.name
             return equal(gold.right, answer.left) if turned else False
@@ -125,8 +114,8 @@ def _relations(gold: Value, answer: Value) -> Tri:
     return equal(relation.right, other) if relation is gold else equal(other, relation.right)
 
 
-def _same_function(a: str, b: str) -> bool:
-    """f(x) and f, or y and f(x): the argument may be left out."""
+def _same_name(a: str, b: str) -> bool:
+    """f(x) is f, the argument may be left out, and may be called y."""
     return a.split("(")[0] == b.split("(")[0] or ("(" in a and b == "y") or (a == "y" and "(" in b)
 
 

@@ -1,30 +1,28 @@
 """Recursive descent over LaTeX tokens: one expression to its exact `Quotient`. Raises Unreadable where it cannot.
 
-`1/2x` is (1/2)x, `10\\frac{1}{12}` a mixed number, `10^23` has the exponent 23, `\\frac43` is 4/3, `\\sqrt13` is the root
-of 13, `1e2` is 100. A letter before a parenthesis multiplies, but f, g, h and E, F, G, O, P, Q name functions.
+`1/2x` is (1/2)x, `10\\frac{1}{12}` a mixed number, `10^23` has the exponent 23, `\\frac43` is 4/3, `\\sqrt13` is the
+root of 13, `1e2` is 100. A letter before a parenthesis multiplies, but f, g, h and E, F, G, O, P, Q name functions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from math import comb, factorial
+from math import factorial
 
 from rollwise.verify import algebra
 from rollwise.verify.algebra import Quotient
-from rollwise.verify.latex import Token, Unreadable
+from rollwise.verify.functions import MAX_DIGITS, absolute, applied, binomial, decimal, integer, opaque, symbol
+from rollwise.verify.latex import Token, Unreadable, names
 
-FUNCTIONS = frozenset(
-    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth ln log exp det gcd lcm max min arg deg".split()
-)
+FUNCTIONS = names("sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth ln log exp det gcd lcm max min arg")
 NAMED = frozenset("fghEFGOPQ")
-GREEK = frozenset(
+GREEK = names(
     "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau upsilon phi chi psi omega "
-    "Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega pi infty ell hbar".split()
+    "square bullet triangle star diamond "
+    "Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega pi infty ell hbar"
 )
-SKIPPED = frozenset(["displaystyle", "circ"])
 CLOSERS = {"(": ")", "[": "]", "{": "}", "\\{": "\\}"}
-MAX_DIGITS = 1000
 
 
 class Expression:
@@ -101,8 +99,9 @@ class Expression:
 
     def starts_factor(self) -> bool:
         if self.kind() == "number":  # digits beside a value, as in "5 4", are no product
-            return self.at > 0 and self.tokens[self.at - 1].text in (")", "}") and self.tokens[self.at - 1].kind == "sign"
-        if self.kind() in ("letter",):
+            before = self.tokens[self.at - 1]
+            return before.kind == "sign" and before.text in (")", "}")
+        if self.kind() == "letter":
             return True
         if self.kind() == "command":
             return self.peek() in GREEK or self.peek() in FUNCTIONS or self.peek() in (
@@ -311,7 +310,7 @@ class Expression:
         return algebra.power(inside, algebra.over(algebra.number(1), degree))
 
     def function(self, name: str) -> Quotient:
-        """`\\sin^2 x`, `\\log_2 n`, `\\ln 2x`: the argument without parentheses goes on to the next function or sign."""
+        """`\\sin^2 x`, `\\log_2 n`, `\\ln 2x`: without parentheses the argument ends at a function or sign."""
         outer: Quotient | None = None
         base: Quotient | None = None
         for _ in range(2):
@@ -329,79 +328,3 @@ class Expression:
                 inside = algebra.times(inside, self.factor())
         value = applied(name, base, inside)
         return value if outer is None else algebra.power(value, outer)
-
-
-def symbol(name: str) -> Quotient:
-    return algebra.atom(("i",)) if name == "i" else algebra.atom(("s", name))
-
-
-def opaque(name: str, *inside: Quotient) -> Quotient:
-    return algebra.atom(("f", name, *map(algebra.key, inside)))
-
-
-def absolute(inside: Quotient) -> Quotient:
-    plain = algebra.rational(inside)
-    return opaque("abs", inside) if plain is None else algebra.number(abs(plain))
-
-
-def binomial(n: Quotient, k: Quotient, limit: int) -> Quotient:
-    plain_n, plain_k = algebra.rational(n), algebra.rational(k)
-    if plain_n is None or plain_k is None:
-        difference = algebra.add(n, algebra.negative(k))
-        return algebra.over(any_factorial(n), algebra.times(any_factorial(k), any_factorial(difference)))
-    if plain_n.denominator != 1 or plain_k.denominator != 1 or not 0 <= plain_k <= plain_n <= limit * 10:
-        raise Unreadable("binomial")
-    return algebra.number(comb(plain_n.numerator, plain_k.numerator))
-
-
-def any_factorial(n: Quotient) -> Quotient:
-    plain = algebra.rational(n)
-    if plain is None or plain.denominator != 1 or not 0 <= plain <= 100:
-        return opaque("!", n)
-    return algebra.number(factorial(plain.numerator))
-
-
-def applied(name: str, base: Quotient | None, inside: Quotient) -> Quotient:
-    """A function of `inside`, in terms of sin, cos and ln where that is its definition."""
-    if name == "exp":
-        return algebra.power(symbol("e"), inside)
-    if name in ("tan", "cot", "sec", "csc"):
-        sine, cosine = opaque("sin", inside), opaque("cos", inside)
-        one = algebra.number(1)
-        top = {"tan": sine, "cot": cosine, "sec": one, "csc": one}[name]
-        return algebra.over(top, cosine if name in ("tan", "sec") else sine)
-    if base is None:
-        return logarithm(inside) if name == "ln" else opaque(name, inside)
-    if name == "log":
-        return algebra.over(logarithm(inside), logarithm(base))
-    return opaque(name, base, inside)
-
-
-def logarithm(inside: Quotient) -> Quotient:
-    """ln of a positive fraction as a sum over its primes, so that ln 8 is 3 ln 2; ln e is 1."""
-    plain = algebra.rational(inside)
-    if plain is None or plain <= 0:
-        return algebra.number(1) if inside == symbol("e") else opaque("ln", inside)
-    out = algebra.number(0)
-    for part, sign in ((plain.numerator, 1), (plain.denominator, -1)):
-        for prime, count in algebra.factors(part).items():
-            term = algebra.times(algebra.number(sign * count), opaque("ln", algebra.number(prime)))
-            out = algebra.add(out, term)
-    return out
-
-
-def integer(digits: str) -> int:
-    if len(digits) > MAX_DIGITS:
-        raise algebra.TooLarge("number too large")
-    return int(digits)
-
-
-def decimal(whole: str, decimals: str, repeating: str) -> Fraction:
-    """`whole.decimals` with `repeating` for ever after."""
-    value = Fraction(integer(whole + decimals), 10 ** len(decimals))
-    if repeating:
-        value += Fraction(integer(repeating), (10 ** len(repeating) - 1) * 10 ** len(decimals))
-    return value
-
-
-Parser = Callable[[Sequence[Token]], Quotient]

@@ -2,11 +2,12 @@
 
 1. Only what follows the thinking counts (`answers.final_segment`), and of that a complete `<answer>` block, if there is
    one, and of that the last `WINDOW` characters.
-2. The last `\\boxed{...}` (or `\\fbox`) is the answer. Boxes before it that say something else are steps or were revised,
-   if words of revision or a stretch of text lie between; boxes that only commas, "and", "or" or a few words part are one
-   answer of several parts, so that `\\boxed{4} or \\boxed{5}` is never the answer 4.
+2. The last `\\boxed{...}` (or `\\fbox`) is the answer. Boxes before it that say something else are steps or were
+   revised, if words of revision or a stretch of text lie between; boxes that only commas, "and", "or" or a few words
+   part are one answer of several parts, so that `\\boxed{4} or \\boxed{5}` is never the answer 4. A box that holds
+   only a blank to fill in is none.
 3. Without a box, what follows the last "answer is", "answer:" or `####` on its line; else the whole text if it is one
-   short line. A box that does not close, or an empty one, is not passed over.
+   short line and no sentence. A box that does not close, or an empty one, is not passed over.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ APART = 80  # characters of text between two boxes that make the earlier one a s
 LONGEST = 1_024  # of an answer; each verifier has a smaller limit of its own
 SHORT = 120  # characters of a text that may be an answer without any mark
 
+SENTENCE = 4  # words
+COMMANDS = re.compile(r"\\[A-Za-z]+")
+WORD = re.compile(r"[A-Za-z]{2,}")
 PIECES = re.compile(r"\\boxed(?![A-Za-z])|\\fbox(?![A-Za-z])|\\.|[{}]", re.DOTALL)
 MARKS = ("answer is", "answer:", "answer :", "answer**:", "answer:**", "####")
 REVISING = (
-    "but", "wait", "recheck", "actually", "instead", "however", "correct", "therefore", "so ", " so,", "thus", "hence", "final",
-    "mistake", "no,", "rather", "sorry", "then", "gives", "which", "=>", "implies", "now", "next", "step",
+    "but", "wait", "recheck", "actually", "instead", "however", "correct", "therefore", "so ", " so,", "thus", "hence",
+    "final", "mistake", "no,", "rather", "sorry", "then", "gives", "which", "=>", "implies", "now", "next", "step",
 )  # fmt: skip
 HEDGING = (" or ", "either", "alternative", "maybe", "perhaps", "possibly", "could also")
 
@@ -57,9 +61,16 @@ def final_answer(text: str, stop: StopReason = StopReason.eos, marks: tuple[str,
     if marked is not None:
         return marked
     line = tail.strip()
-    if 0 < len(line) <= SHORT and "\n" not in line and len(segment) <= WINDOW:
+    if 0 < len(line) <= SHORT and "\n" not in line and len(segment) <= WINDOW and not wordy(line):
         return Found(None, "truncated") if cut else Found(line)
     return Found(None, "truncated" if cut else "no final answer")
+
+
+def wordy(text: str) -> bool:
+    """Whether a text is a sentence: several words outside LaTeX commands, or a script without blanks between words."""
+    words = WORD.findall(COMMANDS.sub(" ", text))
+    han = sum(ord(c) > 0x2E80 for c in text)
+    return len(words) >= SENTENCE or (han > 0 and (han > 8 or any(c.isdigit() for c in text)))
 
 
 def _segment(text: str) -> tuple[str | None, bool, str]:
@@ -103,8 +114,8 @@ def _of_boxes(text: str, boxes: list[tuple[int, int, int]]) -> Found:
     start = boxes[-1][0]
     for box in reversed(boxes[:-1]):
         content = _content(text, box)
-        if not content.strip("?_\\;,. ") or content.startswith(("\\phantom", "\\text{?", "\\quad")):  # a blank to fill in
-            continue
+        if not content.strip("?_\\;,. ") or content.startswith(("\\phantom", "\\text{?", "\\quad")):
+            continue  # a blank to fill in
         between = text[box[2] + 1 : start]
         if content != parts[0] and not _joined(between):
             break

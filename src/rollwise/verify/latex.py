@@ -40,31 +40,36 @@ class Token(NamedTuple):
 
 
 SIGNS = {
-    "−": "-", "–": "-", "×": "\\times ", "÷": "/", "·": "\\cdot ", "∗": "*", "⋅": "\\cdot ", "π": "\\pi ", "√": "\\sqrt ",
-    "°": "^\\circ ", "∞": "\\infty ", "≤": "\\le ", "≥": "\\ge ", "≠": "\\ne ", "∪": "\\cup ", "∩": "\\cap ", "∈": "\\in ",
-    "±": "\\pm ", "∅": "\\emptyset ", "ℝ": "\\mathbb{R}", "²": "^2", "³": "^3", "½": "\\frac{1}{2}", "¼": "\\frac{1}{4}",
-    "θ": "\\theta ", "α": "\\alpha ", "β": "\\beta ", "λ": "\\lambda ", "φ": "\\phi ", "：": ":", "，": ",", "。": ".",
-    "、": ",", "；": ";", "\u00a0": " ", "\u3000": " ", "\u202f": " ", "\u2009": " ", "∶": ":", "“": '"', "”": '"', "’": "'",
+    "−": "-", "–": "-", "×": "\\times ", "÷": "/", "·": "\\cdot ", "∗": "*", "⋅": "\\cdot ", "π": "\\pi ",
+    "√": "\\sqrt ", "°": "^\\circ ", "∞": "\\infty ", "≤": "\\le ", "≥": "\\ge ", "≠": "\\ne ", "∪": "\\cup ",
+    "∩": "\\cap ", "∈": "\\in ", "±": "\\pm ", "∅": "\\emptyset ", "ℝ": "\\mathbb{R}", "²": "^2", "³": "^3",
+    "½": "\\frac{1}{2}", "¼": "\\frac{1}{4}", "θ": "\\theta ", "α": "\\alpha ", "β": "\\beta ", "λ": "\\lambda ",
+    "φ": "\\phi ", "。": ".", "、": ",", "\u00a0": " ", "\u3000": " ", "\u202f": " ", "\u2009": " ", "∶": ":",
+    "“": '"', "”": '"', "’": "'",
 }  # fmt: skip
-FULL_WIDTH = {chr(0xFF01 + i): chr(0x21 + i) for i in range(94)}  # ０ to ９, （, ＝ and so on: the same characters, wide
+FULL_WIDTH = {chr(0xFF01 + i): chr(0x21 + i) for i in range(94)}  # wide forms of ASCII: the same characters
 TABLE = str.maketrans({**FULL_WIDTH, **SIGNS})
 
 SYNONYMS = {
-    "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "dbinom": "binom", "tbinom": "binom", "leq": "le", "leqslant": "le",
-    "geq": "ge", "geqslant": "ge", "neq": "ne", "lt": "<", "gt": ">", "ast": "*", "div": "/", "lbrace": "\\{",
-    "rbrace": "\\}", "lbrack": "[", "rbrack": "]", "lparen": "(", "rparen": ")", "lvert": "|", "rvert": "|", "vert": "|",
-    "mid": "|", "colon": ":", "cdotp": "cdot", "varnothing": "emptyset", "oslash": "emptyset", "O": "emptyset",
-    "degree": "circ", "dots": "ldots", "cdots": "ldots", "to": "rightarrow", "land": "and", "wedge": "and", "lor": "or",
-    "vee": "or", "iff": "iff", "lg": "log", "varphi": "phi", "varepsilon": "epsilon", "vartheta": "theta",
+    "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "dbinom": "binom", "tbinom": "binom", "leq": "le",
+    "leqslant": "le", "geq": "ge", "geqslant": "ge", "neq": "ne", "lt": "<", "gt": ">", "ast": "*", "div": "/",
+    "lbrace": "\\{", "rbrace": "\\}", "lbrack": "[", "rbrack": "]", "lparen": "(", "rparen": ")", "lvert": "|",
+    "rvert": "|", "vert": "|", "mid": "|", "colon": ":", "cdotp": "cdot", "varnothing": "emptyset",
+    "oslash": "emptyset", "O": "emptyset", "degree": "circ", "land": "and", "wedge": "and", "lor": "or", "vee": "or",
+    "lg": "log", "varphi": "phi", "varepsilon": "epsilon", "vartheta": "theta",
 }  # fmt: skip
-DROPPED = frozenset(
-    "left right middle big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr displaystyle textstyle scriptstyle "
-    "limits nolimits rm bf it mathstrut strut hfill quad qquad hspace thinspace enspace".split()
+
+
+def names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+DROPPED = names(
+    "left right middle big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr displaystyle textstyle "
+    "scriptstyle limits nolimits rm bf it mathstrut strut hfill quad qquad hspace thinspace enspace"
 )
-TEXT = frozenset("text textbf textit textrm textnormal textsf texttt mbox hbox mathrm mathbf mathit mathsf operatorname".split())
-PLAIN_WORDS = frozenset(
-    "sqrt pi sin cos tan cot sec csc ln log exp infinity inf and or theta alpha beta pm times infty".split()
-)
+TEXT = names("text textbf textit textrm textnormal textsf texttt mbox hbox mathrm mathbf mathit mathsf operatorname")
+PLAIN_WORDS = names("sqrt pi sin cos tan cot sec csc ln log exp infinity inf and or theta alpha beta pm times infty")
 SPACING = frozenset("!,;:> ~")
 PIECES = re.compile(r"\\[A-Za-z]+|\\.|[0-9]+|[A-Za-z]+|\s+|.", re.DOTALL)
 OPENING, CLOSING = frozenset(["(", "[", "{", "\\{"]), frozenset([")", "]", "}", "\\}"])
@@ -72,7 +77,7 @@ DIGITS = frozenset("0123456789")
 
 
 def plain(text: str) -> str:
-    """The text without what surrounds the answer: blanks, dollar signs, `\\(...\\)`, a full stop or comma at the end."""
+    """The text without what surrounds the answer: blanks, dollar signs, `\\(...\\)`, a full stop at the end."""
     text = text.translate(TABLE).strip()
     while True:
         before = text

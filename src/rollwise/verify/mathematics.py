@@ -1,8 +1,8 @@
 """Mathematics: one final answer against a gold answer, by exact rules first and math-verify for the rest.
 
-correct: the answer says what the gold says. wrong: it says something else, or an empty box. invalid: no final answer, or
-one that breaks a limit. infra_error: the gold cannot be judged by value ("gold: ..."), or the full parser is missing or
-failed. The rules, with an example of each, are in `docs/verifiers.md`.
+correct: the answer says what the gold says. wrong: it says something else, or an empty box. invalid: no final answer,
+or one that breaks a limit, or runs the full parser into its deadline. infra_error: the gold cannot be judged by value
+("gold: ..."), or the full parser is missing or failed. The rules, with an example of each: `docs/verifiers.md`.
 """
 
 from __future__ import annotations
@@ -13,20 +13,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from rollwise.records import Verdict, VerdictKind
+from rollwise.records import Verdict
 from rollwise.verify import workers
 from rollwise.verify.algebra import TooHard, TooLarge, Undefined
-from rollwise.verify.equal import Tri, same
+from rollwise.verify.equal import same
 from rollwise.verify.exact import invalid, judged
-from rollwise.verify.extract import final_answer
+from rollwise.verify.extract import final_answer, wordy
 from rollwise.verify.latex import DEFAULT, HARD, Limits, OverLimit, Unreadable, check, plain
 from rollwise.verify.reader import Reading, readings
 from rollwise.verify.scoring import Completion, infra_error
 
 MAX_GOLD = 1024  # characters
-PROSE_WORDS = 4  # a gold with this many words is a sentence, and no value
-COMMANDS = re.compile(r"\\[A-Za-z]+")
-WORD = re.compile(r"[A-Za-z]{2,}")
+RELATION = re.compile(r"[=<>]|\\(?:le|ge|ne|leq|geq|neq|leqslant|geqslant|approx|equiv)(?![A-Za-z])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +96,20 @@ def compare(gold: Gold, answer: str) -> Verdict | tuple[str, str]:
         return invalid(str(error))
     except (Unreadable, TooHard):
         found = None
+    if found is None and _unlike(gold.text, text):
+        return judged(False, "another kind of answer")
     if found is None:
         return gold.text, text
     return judged(found, f"not {gold.text[:80]}")
+
+
+def _unlike(gold: str, answer: str) -> bool:
+    """What math-verify would let pass: a set for a tuple, a chain of relations or `5=...` for a value."""
+    if {gold[:1], answer[:1]} == {"(", "\\"} and "\\{" in (gold[:2], answer[:2]):
+        return True
+    left, *others = RELATION.split(answer)
+    wanted = len(RELATION.findall(gold))
+    return len(others) > max(1, wanted) or (len(others) == 1 and wanted == 0 and any(c.isdigit() for c in left))
 
 
 def read_gold(answer: Any) -> Gold:
@@ -130,7 +139,7 @@ def _read_gold(answer: str) -> Gold:
         return Gold(error="empty")
     if len(text) > MAX_GOLD:
         return Gold(error=f"over {MAX_GOLD} characters")
-    if is_prose(text):
+    if wordy(text):
         return Gold(error="prose, which cannot be judged by value")
     limits = _limits_for(text)
     try:
@@ -149,13 +158,6 @@ def _limits_for(text: str) -> Limits:
         return DEFAULT
     except OverLimit:
         return HARD
-
-
-def is_prose(text: str) -> bool:
-    """Whether a gold is a sentence: several words outside commands, or words of a script without blanks and digits."""
-    words = WORD.findall(COMMANDS.sub(" ", text))
-    han = sum(ord(c) > 0x2E80 for c in text)
-    return len(words) >= PROSE_WORDS or (han > 0 and (han > 8 or any(c.isdigit() for c in text)))
 
 
 def squeeze(text: str) -> str:
@@ -179,6 +181,4 @@ def _full_verdict(found: workers.Answer) -> Verdict:
         return infra_error(f"gold: cannot be read ({found.detail})")
     if found.kind == "unread":
         return judged(False, f"not an answer of the gold's kind: {found.detail}")
-    return Verdict(
-        kind=VerdictKind.invalid if found.kind == "slow" else VerdictKind.infra_error, score=0.0, detail=found.detail[:200]
-    )
+    return invalid(found.detail) if found.kind == "slow" else infra_error(found.detail)

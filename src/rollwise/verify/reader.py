@@ -13,7 +13,8 @@ from typing import Literal
 from rollwise.verify import algebra
 from rollwise.verify.algebra import Quotient
 from rollwise.verify.expressions import Expression
-from rollwise.verify.latex import CLOSING, OPENING, Limits, Token, Unreadable, tokens
+from rollwise.verify.latex import CLOSING, OPENING, Limits, Token, Unreadable, names, tokens
+from rollwise.verify.units import trimmed, with_plus, without_unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +68,13 @@ Value = Scalar | Words | Items | Span | Relation | Matrix | Based
 
 RELATIONS = {"=": "=", "approx": "=", "equiv": "=", "<": "<", ">": ">", "le": "le", "ge": "ge", "ne": "ne", "in": "in"}
 JOINERS = frozenset(["and", "or"])
-MATRICES = frozenset("matrix pmatrix bmatrix Bmatrix vmatrix Vmatrix smallmatrix array".split())
-UNITS = frozenset(
-    "cm mm km dm nm ft in inch inches feet foot mile miles yard yards kg mg lb lbs oz hr hrs min mins sec secs day days "
-    "hour hours minute minutes second seconds year years week weeks month months meter meters metre metres unit units "
-    "degree degrees deg rad radian radians mph kmh percent dollar dollars cent cents euro euros way ways".split()
-)
+MATRICES = names("matrix pmatrix bmatrix Bmatrix vmatrix Vmatrix smallmatrix")
 INFINITY = algebra.atom(("s", "\\infty"))
 REALS = Span(Scalar(algebra.negative(INFINITY)), Scalar(INFINITY), (False, False))
-SAID = {
-    "all real numbers": REALS, "all reals": REALS, "real numbers": REALS, "no solution": Items("set", ()),
-    "no solutions": Items("set", ()), "empty set": Items("set", ()), "none": Items("set", ()), "infinity": Scalar(INFINITY),
+NOTHING = Items("set", ())
+SAID: dict[str, Value] = {
+    "all real numbers": REALS, "all reals": REALS, "real numbers": REALS, "no solution": NOTHING, "none": NOTHING,
+    "no solutions": NOTHING, "empty set": NOTHING, "infinity": Scalar(INFINITY),
 }  # fmt: skip
 
 
@@ -151,7 +148,7 @@ def _thousands(found: Sequence[Token], *, plain_commas: bool) -> tuple[list[Toke
 
 def _separator(found: Sequence[Token], at: int) -> tuple[int, str]:
     """What stands between two groups of digits: `,` alone, or surely a thousands mark (`,\\!`, `\\,`), or a blank."""
-    texts = []
+    texts: list[str] = []
     while at < len(found) and (found[at].kind == "space" or found[at].text == ",") and len(texts) < 6:
         texts.append(found[at].text)
         at += 1
@@ -190,20 +187,11 @@ def _split(found: Sequence[Token], *signs: str) -> list[list[Token]]:
             depth += (token.text in OPENING) - (token.text in CLOSING)
         elif token.kind == "command":
             depth += token.text.startswith("begin ") - token.text.startswith("end ")
-        if depth == 0 and token.kind != "letter" and token.text.strip(" ,") in signs or (depth == 0 and token.text in signs):
+        if depth == 0 and (token.text in signs or token.text.strip(" ,") in signs):
             out.append([])
         else:
             out[-1].append(token)
-    return [_trim(part) for part in out]
-
-
-def _trim(found: list[Token]) -> list[Token]:
-    start, end = 0, len(found)
-    while start < end and found[start].kind == "space":
-        start += 1
-    while end > start and found[end - 1].kind == "space":
-        end -= 1
-    return found[start:end]
+    return [trimmed(part) for part in out]
 
 
 def _several(found: Sequence[Token], limits: Limits) -> Value:
@@ -240,12 +228,12 @@ def _relation(found: list[Token], limits: Limits) -> Value:
             parts.append([])
         else:
             parts[-1].append(token)
-    parts = [_trim(p) for p in parts]
+    parts = [trimmed(p) for p in parts]
     if not signs:
         return _side(parts[0], limits)
     if len(signs) == 1:
         return _one_relation(signs[0], parts[0], parts[1], limits)
-    if len(signs) == 2 and set(signs) <= {"<", "le"} or len(signs) == 2 and set(signs) <= {">", "ge"}:
+    if len(signs) == 2 and (set(signs) <= {"<", "le"} or set(signs) <= {">", "ge"}):
         low, high = _scalar(parts[0], limits), _scalar(parts[2], limits)
         closed = (signs[0] in ("le", "ge"), signs[1] in ("le", "ge"))
         name = _flat(parts[1]).replace(" ", "")
@@ -275,8 +263,8 @@ def _one_relation(sign: str, left: list[Token], right: list[Token], limits: Limi
 
 
 def _name(found: list[Token]) -> str:
-    """The left side of `x = 5` as a name: a letter with any subscript, f(x), f^{-1}(x), a Greek letter, an angle, words,
-    capitals in a row such as AB."""
+    """The left side of `x = 5` as a name: a letter with any subscript, f(x), f^{-1}(x), Greek, an angle, words,
+    or capitals in a row such as AB."""
     kept = [t for t in found if t.kind != "space"]
     if not kept or kept[0].kind == "number" or (kept[0].kind == "sign"):
         return ""
@@ -358,8 +346,6 @@ def _matrix(found: list[Token], limits: Limits) -> Matrix:
     if name not in MATRICES or found[-1].text != f"end {name}":
         raise Unreadable("an environment")
     inside = found[1:-1]
-    if name == "array":
-        raise Unreadable("an array")
     rows = [r for r in _split(inside, "\\\\") if r]
     return Matrix(tuple(tuple(_side(cell, limits) for cell in _split(row, "&")) for row in rows))
 
@@ -375,46 +361,9 @@ def _based(found: list[Token]) -> Based | None:
 
 
 def _scalar(found: list[Token], limits: Limits) -> Scalar:
-    kept, unit = _unit(found)
+    kept, unit = without_unit(found)
     for i in range(1, len(kept) - 1):
         if kept[i].kind == "space" and kept[i - 1].kind == kept[i + 1].kind == "number":
-            kept = _mixed(kept, i)
+            kept = with_plus(kept, i)
             break
     return Scalar(Expression(kept, limits.factorial).parse(), unit)
-
-
-def _mixed(kept: list[Token], space: int) -> list[Token]:
-    """`12 3/5` with a plus in the gap; any other gap between two numbers is Unreadable."""
-    after = [t.text for t in kept[space + 1 :]]
-    if len(after) != 3 or after[1] != "/" or space > 2:
-        raise Unreadable("two numbers without a sign between them")
-    sign = "-" if kept[0].text == "-" else "+"
-    return [*kept[:space], Token("sign", sign), *kept[space + 1 :]]
-
-
-def _unit(found: list[Token]) -> tuple[list[Token], str]:
-    """The tokens without the unit at their end, and the unit: `%`, text, or letters that are one."""
-    kept = _trim(list(found))
-    power = len(kept)
-    texts = [t.text for t in kept]
-    if texts[-2:] in (["^", "2"], ["^", "3"]):
-        power -= 2
-    elif texts[-4:] in (["^", "{", "2", "}"], ["^", "{", "3", "}"]):
-        power -= 4
-    end, unit = power, ""
-    while end > 1:
-        start, word, sure = end, "", False
-        if kept[end - 1].kind == "text" or kept[end - 1].text == "%":
-            start, word, sure = end - 1, kept[end - 1].text, True
-        else:
-            while start > 0 and kept[start - 1].kind == "letter":
-                start -= 1
-                word = kept[start].text + word
-            sure = word.lower() in UNITS or (len(word) >= 4 and start > 0 and kept[start - 1].kind == "space")
-        if not sure or start == 0:
-            break
-        unit = f"{word} {unit}".strip()
-        end = len(_trim(kept[:start]))
-    if not unit:
-        return kept, ""
-    return _trim(kept[:end]), " ".join(unit.replace("~", " ").split())

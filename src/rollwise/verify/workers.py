@@ -147,7 +147,8 @@ class Pool:
                     self._start(selector)
                     busy += 1
                 if not self.workers:  # they die as they start
-                    out.update({p: Answer("failed", detail="math-verify's process does not start") for p in todo if p not in out})
+                    dead = Answer("failed", detail="math-verify's process does not start")
+                    out.update({p: dead for p in todo if p not in out})
                     break
                 for worker in [w for w in self.workers if w.ready and w.question is None]:
                     if waiting:
