@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from rollwise import __version__
+from rollwise.cli import data_flags
 from rollwise.errors import UserError
 
 
@@ -66,6 +67,14 @@ def parser() -> argparse.ArgumentParser:
     resume.set_defaults(module="training", handler="resume")
     resume.add_argument("run", metavar="RUN", help="folder of the run")
     resume.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a larger budget, for example")
+    resume.add_argument(
+        "--resume-reset",
+        type=lambda text: [name for name in text.split(",") if name],
+        default=[],
+        metavar="PART,...",
+        help="parts that begin anew, whose settings may then change: optimizer, replay, curriculum, allocation; "
+        "and objective, which has no memory but settings",
+    )
     resume.add_argument("--quiet", action="store_true", help="no progress, no summary")
 
     evaluate = commands.add_parser("eval", help="score a model on held-out prompts: greedy, avg@n, unbiased pass@k")
@@ -105,6 +114,8 @@ def parser() -> argparse.ArgumentParser:
     report.set_defaults(module="reporting", handler="report")
     report.add_argument("runs", nargs="+", metavar="RUN", help="run folders")
     report.add_argument("--output", help="file (default: report.html in the first run)")
+
+    data_flags.add(commands)
 
     methods = commands.add_parser("methods", help="all methods, with their papers, parts and differences")
     methods.set_defaults(module="listing", handler="methods")

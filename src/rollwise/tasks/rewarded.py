@@ -29,3 +29,8 @@ class Rewarded:
 
     def judge(self, completions: Sequence[Completion]) -> list[Verdict]:
         return self.rewards.verdicts(completions, judged(self._task.judge, completions))
+
+    def restated(self, completion: Completion) -> str | None:
+        """The gold said back, where the task can."""
+        say = getattr(self._task, "restated", None)
+        return None if say is None else say(completion)

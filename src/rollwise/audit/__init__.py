@@ -1,0 +1,1 @@
+"""Looks at data and judges before anything is spent: rows, golds, rewards; and scores completions in bulk."""

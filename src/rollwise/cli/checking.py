@@ -1,0 +1,95 @@
+"""`rollwise check`: settings, data, golds, rewards and the sandbox, before anything is spent."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any
+
+from rollwise.cli.layers import config
+from rollwise.config import RunConfig, to_tree
+from rollwise.report.wording import clean
+
+if TYPE_CHECKING:
+    from rollwise.audit.sets import Subject
+
+MAX_PROMPT = 1024  # tokens, where no settings say otherwise
+
+
+def check(args: Namespace) -> int:
+    """Status 0: nothing found. 1: findings. 2: something that keeps the check from running."""
+    from rollwise.audit.sets import audit_set, shared
+
+    settings, subjects = _what(args)
+    longest = settings.sampling.max_prompt_length if settings else MAX_PROMPT
+    counter = _counter(settings, args.model)
+    audits = []
+    for subject in subjects:
+        if sys.stderr.isatty():
+            print(f"checking {clean(subject.name, 60)} ...", file=sys.stderr)
+        audits.append(
+            audit_set(subject, rows=args.rows, attacked=args.prompts, max_prompt_length=longest, count_tokens=counter)
+        )
+    both = shared(audits)
+    findings = [line for a in audits for line in a.findings()]
+    findings += [f"{b['count']} questions stand both in {b['between'][0]} and in {b['between'][1]}" for b in both]
+    sandbox = None
+    if any(a.runs_code for a in audits):
+        sandbox, trouble = _sandbox()
+        findings += trouble
+    if args.json:
+        out: dict[str, Any] = {
+            "ok": not findings,
+            "findings": findings,
+            "config": to_tree(settings) if settings else None,
+            "data": {a.name: a.to_json() for a in audits},
+            "shared": both,
+            "sandbox": sandbox,
+        }
+        print(json.dumps(out, indent=1))
+    else:
+        from rollwise.cli.check_tables import show
+
+        show(settings, audits, sandbox, findings)
+    return 1 if findings else 0
+
+
+def _what(args: Namespace) -> tuple[RunConfig | None, list[Subject]]:
+    """The settings that were checked, None where only files were named; and the data sets."""
+    from rollwise.audit.files import open_file
+    from rollwise.audit.sets import Subject
+    from rollwise.data.columns import parse_map
+
+    settings, subjects = None, []
+    if args.recipe is not None or not args.data:
+        from rollwise.assemble import load_tasks
+
+        settings = config(args)
+        subjects = [Subject.of_task(name, task) for name, task in load_tasks(settings).items()]
+    for file in dict.fromkeys(args.data):
+        subjects.append(Subject.of_file(open_file(file, task=args.task or "data", map=parse_map(args.map))))
+    return settings, subjects
+
+
+def _counter(settings: RunConfig | None, model: str | None) -> Any:
+    from rollwise.audit.tokens import count_tokens
+    from rollwise.starters import starter_path
+
+    name = settings.model if settings else model
+    if name is None:
+        return None
+    return count_tokens(str(starter_path(settings.task)) if settings and name == "starter" else name)
+
+
+def _sandbox() -> tuple[dict[str, Any], list[str]]:
+    """The live probe of the jail that code is judged in, and what is wrong with it."""
+    from rollwise.errors import UserError
+    from rollwise.jail.launch import make_tier
+    from rollwise.jail.probe import probe
+
+    try:
+        result = probe(make_tier("landlock"))
+    except UserError as error:
+        return {"holds": False, "failure": str(error), "lines": [str(error)]}, [str(error)]
+    return {**result.to_json(), "lines": result.lines()}, [] if result.holds else result.lines()[:1]
