@@ -20,7 +20,6 @@ PROMPT = (
     "messages",
     "problem",
     "question",
-    "Question",
     "input",
     "query",
     "instruction",
@@ -47,8 +46,8 @@ GOLD = (
     "gt",
     "target",
 )
-SOURCE = ("data_source", "env_class", "datasource", "dataset", "task", "tag")
-IMAGES = ("images", "image")
+SOURCE = ("data_source", "env_class", "datasource", "metadata.rm_type", "dataset", "task", "tag")
+IMAGES = ("images", "decoded_image", "image")
 CHOICES = ("choices", "options")
 PARTS = {"prompt": PROMPT, "gold": GOLD, "source": SOURCE, "images": IMAGES, "choices": CHOICES}
 OPTIONAL = ("source", "images", "choices")
@@ -128,8 +127,7 @@ def _object(text: str) -> Any:
 
 @dataclass(slots=True)
 class Census:
-    """What the rows of a source hold: for each column the number of rows in which it says something, which true alone
-    does not."""
+    """What the rows of a source hold: for each column the number of rows in which it is not empty."""
 
     rows: int
     filled: Counter[str]
@@ -138,6 +136,13 @@ class Census:
 
     def has(self, column: str) -> bool:
         return self.filled[column] > 0
+
+    def first(self, names: Iterable[str]) -> str | None:
+        """The first of these columns there is; of none, the first that differs from one by capitals only."""
+        low = {name.lower(): name for name in sorted(self.filled) if self.has(name)}
+        listed = list(names)
+        exact = next((name for name in listed if self.has(name)), None)
+        return exact or next((low[name.lower()] for name in listed if name.lower() in low), None)
 
 
 NESTED = tuple(name for names in PARTS.values() for name in names if "." in name)
@@ -149,10 +154,15 @@ def census(rows: Iterable[Row], with_tests: Callable[[Row], bool]) -> Census:
     for row in rows:
         out.coded += out.coded == out.rows and with_tests(row)
         out.rows += 1
-        out.filled.update(name for name, value in row.items() if not is_empty(value) and value is not True)
+        out.filled.update(name for name, value in row.items() if not is_empty(value) and not _verdict(name, value))
         out.filled.update(name for name in NESTED if name not in row and not is_empty(cell(row, name)))
         out.prompt_lists += not isinstance(row.get("prompt"), str | None)
     return out
+
+
+def _verdict(name: str, value: Any) -> bool:
+    """Whether a cell says that an answer was right, which is no answer."""
+    return name == "correct" and isinstance(value, bool)
 
 
 def choose(found: Census, given: Mapping[str, str], where: str, *, code: bool) -> Columns:
@@ -178,9 +188,10 @@ def choose(found: Census, given: Mapping[str, str], where: str, *, code: bool) -
     elif gold is not None and not _present(found, gold):
         raise UserError(f"{where}: task_args.map gives gold <- {gold}, and no row has it; {_has(found)}")
     rivals: tuple[str, ...] = ()
-    if gold in RIVALS and "gold" not in given:
-        rivals = tuple(c for c in RIVALS if c != gold and c != prompt and found.has(c))
-    optional = {part: given[part] or None if part in given else _first(found, PARTS[part]) for part in OPTIONAL}
+    if gold is not None and gold.lower() in RIVALS and "gold" not in given:
+        others = [found.first([c]) for c in RIVALS]
+        rivals = tuple(c for c in others if c is not None and c not in (gold, prompt))
+    optional = {part: given[part] or None if part in given else found.first(PARTS[part]) for part in OPTIONAL}
     if "choices" not in given and optional["choices"] is None:
         optional["choices"] = _spread_choices(found)
     return Columns(prompt=prompt, gold=gold, rivals=rivals, **optional)
@@ -191,25 +202,21 @@ def _present(found: Census, gold: str) -> bool:
     return found.has(name) or found.has(name.split(".")[0])
 
 
-def _first(found: Census, names: Iterable[str]) -> str | None:
-    return next((name for name in names if found.has(name)), None)
-
-
 def _prompt(found: Census) -> str | None:
     """`messages` says who speaks, so it wins over a `prompt` of mere text; two columns of an Alpaca row are one."""
     if found.has("messages") and found.has("prompt") and not found.prompt_lists:
         return "messages"
-    if found.has("instruction") and found.has("input") and not any(found.has(n) for n in PROMPT[:5]):
+    if found.has("instruction") and found.has("input") and not any(found.has(n) for n in PROMPT[:4]):
         return "instruction+input"
-    numbers = _first(found, NUMBERS)
-    return _first(found, PROMPT) or (numbers + COUNTDOWN if numbers and found.has("target") else None)
+    numbers = found.first(NUMBERS)
+    return found.first(PROMPT) or (numbers + COUNTDOWN if numbers and found.has("target") else None)
 
 
 def _gold(found: Census, prompt: str) -> str | None:
-    numbers = _first(found, NUMBERS)
+    numbers = found.first(NUMBERS)
     if numbers and found.has("target") and not any(found.has(n) for n in GOLD[:3]):
         return numbers + COUNTDOWN
-    return _first(found, [n for n in GOLD if n != prompt])
+    return found.first([n for n in GOLD if n != prompt])
 
 
 def _spread_choices(found: Census) -> str | None:

@@ -10,8 +10,8 @@ import json
 import unicodedata
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Literal
 
@@ -58,7 +58,7 @@ class Examples:
 
     def __init__(self, rows: Rows, columns: Columns, reading: Reading, name: str) -> None:
         self.columns, self.name = columns, name
-        self._rows, self._reading = rows, reading
+        self.rows, self.reading = rows, reading
         self.numbers, self.keys = array("Q"), array("Q")  # of each example: its row, and its question's key
         self.verifiers: Counter[str] = Counter()
         self.notes: list[str] = []
@@ -68,12 +68,15 @@ class Examples:
     def __len__(self) -> int:
         return len(self.numbers)
 
+    def __iter__(self) -> Iterator[Example]:
+        return (self[i] for i in range(len(self)))
+
     def __getitem__(self, index: int) -> Example:
         number = self.numbers[index]
         try:
-            return self.understood(self._rows[number], number)
+            return self.understood(self.rows[number], number)
         except ValueError as error:  # it was sound when the file was opened
-            raise UserError(f"{self._rows.where(number)}: {error}; the data changed while it was in use") from None
+            raise UserError(f"{self.rows.where(number)}: {error}; the data changed while it was in use") from None
 
     def understood(self, row: Row, number: int) -> Example:
         """The row `number` of the source, scanned or not. Raises ValueError where it cannot be used, UserError where
@@ -84,7 +87,7 @@ class Examples:
             meta["choices"] = dict(options)
         return Example(
             row=number,
-            where=self._rows.where(number),
+            where=self.rows.where(number),
             question=question,
             options=options,
             gold=gold,
@@ -94,19 +97,19 @@ class Examples:
 
     def _understood(self, row: Row, number: int) -> tuple[Question, Mapping[str, str], Gold, str]:
         """Raises ValueError where the row cannot be used, UserError where the source cannot."""
-        question = question_of(row, self.columns, self._rows.folder(number))
+        question = question_of(row, self.columns, self.rows.folder(number))
         options = options_of(row, self.columns)
         verifier = self._verifier(row, number, options)
         return question, options, gold_of(row, self.columns, verifier, options), verifier
 
     def _verifier(self, row: Row, number: int, options: Mapping[str, str]) -> str:
-        if self._reading.verifier is not None:
-            return self._reading.verifier
+        if self.reading.verifier is not None:
+            return self.reading.verifier
         source = source_of(cell(row, self.columns.source)) if self.columns.source else None
         if source is not None:
             verifier = known_source(source)
             if verifier is None:
-                raise unknown_source(source, str(self.columns.source), self._rows.where(number))
+                raise unknown_source(source, str(self.columns.source), self.rows.where(number))
             return verifier
         return shape_of(row, self.columns, options)
 
@@ -125,11 +128,11 @@ class Examples:
         """Look at the first `count` rows once. Raises UserError."""
         how: Counter[str] = Counter()
         answered = unplain = 0
-        for number, row in enumerate(islice(iter(self._rows), count)):
+        for number, row in enumerate(islice(iter(self.rows), count)):
             try:
                 question, options, gold, verifier = self._understood(row, number)
             except ValueError as error:
-                self.faults.append((self._rows.where(number), str(error)))
+                self.faults.append((self.rows.where(number), str(error)))
                 continue
             if self.columns.rivals:
                 self._check_rivals(row, number, verifier, options, gold)
@@ -148,13 +151,13 @@ class Examples:
         if found is not None:
             column, mine, other = found
             raise UserError(
-                f"{self._rows.where(number)}: the gold answer could be {self.columns.gold} ({show(mine)}) or {column} "
+                f"{self.rows.where(number)}: the gold answer could be {self.columns.gold} ({show(mine)}) or {column} "
                 f"({show(other)}), and they differ; say which, for example task_args.map.gold={self.columns.gold}"
             )
 
     def _check_plain(self, unplain: int) -> None:
         """Golds that no column routes, and that are neither numbers nor formulas, are not for a verifier of those."""
-        guessed = self._reading.verifier is None and self.columns.source is None
+        guessed = self.reading.verifier is None and self.columns.source is None
         if guessed and unplain > (1 - PLAIN_SHARE) * max(1, self.verifiers["math"]):
             raise UserError(
                 f"{self.name}: no column says which verifier judges it, and {unplain} golds of "
@@ -165,13 +168,13 @@ class Examples:
         """Faults and notes of a scan."""
         if self.faults:
             where, reason = self.faults[0]
-            if self._reading.bad_rows == "error" or not len(self):
+            if self.reading.bad_rows == "error" or not len(self):
                 hint = "; task_args.bad_rows=skip leaves them out" if len(self) else ""
                 raise UserError(f"{where}: {reason}; {len(self.faults)} of {count} rows cannot be used{hint}")
             self.notes.append(f"{self.name}: {len(self.faults)} of {count} rows left out, the first {where}: {reason}")
         judged = " ".join(f"{name} {n:,}" for name, n in sorted(self.verifiers.items()))
         self.notes.insert(
-            0, f"{self.name}: {self.columns}; rows by verifier: {judged}; {self._rows.nbytes / 1e6:,.1f} MB held"
+            0, f"{self.name}: {self.columns}; rows by verifier: {judged}; {self.rows.nbytes / 1e6:,.1f} MB held"
         )
         shortened = {mark: how[mark] for mark in ("####", "boxed") if how[mark]}
         if shortened:
@@ -211,10 +214,49 @@ def key_of(question: Question, options: Mapping[str, str]) -> int:
     return int.from_bytes(digest.digest(), "big")
 
 
+class Joined(Examples):
+    """The examples of several sources, each with its own mapping; rows are numbered on."""
+
+    def __init__(self, parts: Sequence[Examples]) -> None:
+        first = parts[0]
+        super().__init__(first.rows, first.columns, first.reading, ", ".join(part.name for part in parts))
+        self._parts: list[tuple[Examples, int]] = []  # with the number of its first row
+        self._places: list[tuple[int, int]] = []  # of each example: its part, and its place there
+        start = 0
+        for at, part in enumerate(parts):
+            self._parts.append((part, start))
+            self._places += [(at, i) for i in range(len(part))]
+            self.numbers.extend(start + number for number in part.numbers)
+            self.keys.extend(part.keys)
+            self.verifiers += part.verifiers
+            self.notes += part.notes
+            self.faults += part.faults
+            self.bare_text += part.bare_text
+            start += len(part.rows)
+
+    def __getitem__(self, index: int) -> Example:
+        at, inner = self._places[index]
+        part, start = self._parts[at]
+        example = part[inner]
+        return replace(example, row=start + example.row)
+
+
 def load_examples(spec: str | Sequence[str], reading: Reading) -> Examples:
     """All usable rows of a path or hub name, or of several. Raises UserError: file, row, what would be right."""
-    rows = open_rows(spec, reading.split)
-    name = spec if isinstance(spec, str) else ", ".join(spec)
+    if isinstance(spec, str):
+        return _load(spec, reading)
+    parts: list[Examples] = []
+    left = reading.limit
+    for one in spec:
+        if left == 0:
+            break
+        parts.append(_load(one, replace(reading, limit=left)))
+        left = None if left is None else max(0, left - len(parts[-1].rows))
+    return parts[0] if len(parts) == 1 else Joined(parts)
+
+
+def _load(name: str, reading: Reading) -> Examples:
+    rows = open_rows(name, reading.split)
     count = len(rows) if reading.limit is None else min(reading.limit, len(rows))
     found = census(islice(iter(rows), count), has_tests)
     code = reading.verifier == "code" or (reading.verifier is None and found.coded == found.rows)

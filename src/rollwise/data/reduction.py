@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -9,8 +10,8 @@ from typing import Any, Literal
 How = Literal["as it is", "####", "boxed", "prose"]
 
 MARK = "####"
-BOXES = ("\\boxed", "\\fbox")
-WRAPPERS = ("\\text", "\\textbf", "\\mathrm", "\\mathbf", "\\mbox")
+BOX = re.compile(r"\\boxed|\\fbox")
+WRAPPERS = ("\\textbf", "\\text", "\\mathrm", "\\mathbf", "\\mbox")
 LAYOUT = ("\\left", "\\right", "\\!", "\\,", "\\;", "\\ ", " ", "^\\circ", "{", "}", "\\$", "\\%", "%")
 LONGEST = 120  # characters of an answer that could stand by itself
 
@@ -40,14 +41,12 @@ def reduced(text: str) -> Reduced:
 
 
 def boxed(text: str) -> list[str]:
-    """The content of every complete box, in order of their beginnings; those inside others too. Linear in the text."""
+    """The content of every complete box in order, boxes inside a box left in it. Linear in the text."""
     out: list[str] = []
     at = 0
-    while (found := min((i for i in (text.find(b, at) for b in BOXES) if i >= 0), default=-1)) >= 0:
-        start = found + (len(BOXES[0]) if text.startswith(BOXES[0], found) else len(BOXES[1]))
-        at = start
-        rest = text[start : start + 2].lstrip(" ")
-        if rest.startswith("{"):
+    while (found := BOX.search(text, at)) is not None:
+        at = start = found.end()
+        if text.startswith(("{", " {"), start):
             begin = text.index("{", start) + 1
             end = _closing(text, begin)
             if end < 0:
@@ -56,7 +55,7 @@ def boxed(text: str) -> list[str]:
                 out.append(text[begin:end].strip())
             at = end
         elif text[start : start + 1] == " " and text[start + 1 : start + 2].isalnum():  # \boxed 5
-            out.append(text[start + 1 :].split("$", 1)[0].split(maxsplit=1)[0])
+            out.append(text[start + 1 : start + LONGEST].split("$", 1)[0].split(maxsplit=1)[0])
     return out
 
 

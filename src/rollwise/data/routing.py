@@ -104,6 +104,7 @@ KNOWN: dict[str, str] = {
     "exact": "exact",
     "exact_match": "exact",
 }
+UNSAID = {"default", "none", "unknown"}  # what a routing cell holds where it says nothing
 FORMULA = re.compile(r"[0-9\\^_=]")
 
 
@@ -119,7 +120,7 @@ def source_of(value: Any) -> str | None:
     """The name in a routing cell; open-instruct writes a list of one."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
-    return value.strip() if isinstance(value, str) and value.strip() else None
+    return value.strip() if isinstance(value, str) and value.strip() and value.strip() not in UNSAID else None
 
 
 def unknown_source(name: str, column: str, where: str) -> UserError:
