@@ -13,7 +13,7 @@ from typing import Any
 
 from rollwise import seeds
 from rollwise.records import Group, Placed, mean
-from rollwise.replay.base import PolicyLogprobs
+from rollwise.replay.base import PolicyLogprobs, of_images
 from rollwise.replay.recent import Entry, RecentGroups, empty_slots, fill, of_uses
 from rollwise.state import check_keys
 
@@ -120,6 +120,7 @@ class Hybrid:
         return {
             **self.recent.metrics(),
             **of_uses([*self._near, *self._far]),
+            **of_images(e.group.prompt for e in (*self.recent.entries, *self.reservoir.entries)),
             "replay/reservoir_size": float(len(self.reservoir.entries)),
             "replay/reservoir_groups": float(len(self._far)),
             "replay/reservoir_age_mean": mean([self._step - e.born for e in self._far]),

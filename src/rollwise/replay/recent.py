@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rollwise.records import Group, Placed, Role, mean
-from rollwise.replay.base import PolicyLogprobs, fresh_placed
+from rollwise.replay.base import PolicyLogprobs, fresh_placed, of_images
 from rollwise.state import check_keys
 
 
@@ -152,6 +152,7 @@ class RecentGroups:
         return {
             "replay/size": float(len(self.entries)),
             **of_uses(self._last),
+            **of_images(e.group.prompt for e in self.entries),
         }
 
     def state_dict(self) -> dict[str, Any]:

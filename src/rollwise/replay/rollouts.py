@@ -28,7 +28,7 @@ import numpy as np
 
 from rollwise import seeds
 from rollwise.records import Credit, Group, Placed, Role, Rollout
-from rollwise.replay.base import PolicyLogprobs, fresh_placed
+from rollwise.replay.base import PolicyLogprobs, fresh_placed, of_images
 from rollwise.replay.columns import pack_credits, pack_groups, unpack_credits, unpack_groups
 from rollwise.replay.draw import log_priority, weighted_draw
 from rollwise.state import check_keys
@@ -204,7 +204,7 @@ class RolloutReplay:
             out["replay/uses_max"] = float(self._last["uses"].max())
             out["replay/birth_reward"] = float(self._last["reward_mean"].mean())
             out["replay/birth_std"] = float(self._last["reward_std"].mean())
-        return out
+        return out | of_images(s.group.prompt for s in self.seats)
 
     def state_dict(self) -> dict[str, Any]:
         return {

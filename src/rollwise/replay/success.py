@@ -21,7 +21,7 @@ import numpy as np
 
 from rollwise import seeds
 from rollwise.records import Group, Placed, Prompt, Role, Rollout, mean
-from rollwise.replay.base import PolicyLogprobs
+from rollwise.replay.base import PolicyLogprobs, of_images
 from rollwise.replay.columns import pack_groups, unpack_groups
 from rollwise.state import check_keys
 
@@ -82,6 +82,7 @@ class SuccessReplay:
             "replay/age_max": max(ages, default=0.0),
             "replay/uses_mean": mean([s.uses for s in self._last]),
             "replay/uses_max": float(max((s.uses for s in self._last), default=0)),
+            **of_images(s.prompt for stored in self.successes.values() for s in stored),
         }
 
     def state_dict(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ one would have a token without a feature. They are left out of the distribution,
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -195,8 +196,13 @@ def load_processor(target: str, config: Any) -> Any:
 
 
 def pictures_only(family: Any) -> Any:
-    """The processor class without its parts for video and sound, which need torchvision and are never used here."""
+    """The processor class without its parts for video and sound, which need torchvision and are never used here.
+    Raises UserError where it cannot be made without."""
     kept = [a for a in family.get_attributes() if "video" not in a and "audio" not in a]
+    arguments = inspect.signature(family.__init__).parameters
+    needed = [a for a in set(family.get_attributes()) - set(kept) if arguments[a].default is inspect.Parameter.empty]
+    if needed:
+        raise UserError(f"model: transformers' {family.__name__} cannot do without its {needed[0]}; not supported here")
     return type(family.__name__, (family,), {"get_attributes": classmethod(lambda cls: kept)})
 
 
