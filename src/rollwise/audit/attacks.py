@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
+from rollwise.audit.given import gold_text, holds_gold, options, other
 from rollwise.audit.text import asked, spoken
 from rollwise.records import Prompt
 
 LONG = 100_000  # characters of the very long texts
-OTHERS = ("7", "0", "13", "no")  # values offered beside the gold; the first that is not it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,53 +24,6 @@ class Attack:
     name: str
     what: str
     texts: Callable[[Prompt], list[str]]
-
-
-def gold_text(prompt: Prompt) -> str | None:
-    """The gold as a model would write it: text or a number, else None (numbers and a target, tests)."""
-    gold: Any = prompt.answer
-    if isinstance(gold, dict):
-        return None
-    if isinstance(gold, list):
-        gold = gold[0] if len(gold) == 1 else None
-    if isinstance(gold, bool) or not isinstance(gold, str | int | float):
-        return None
-    text = str(gold).strip()
-    return text if 0 < len(text) <= 1000 else None
-
-
-def other(gold: str) -> str:
-    """A value that is not the gold."""
-    return next(o for o in OTHERS if o.casefold() != gold.casefold())
-
-
-def options(prompt: Prompt) -> list[str]:
-    """The letters of the options the row offers."""
-    given = prompt.meta.get("options", prompt.meta.get("choices"))
-    if isinstance(given, dict):
-        return [str(letter) for letter in given] if 1 < len(given) <= 26 else []
-    return [chr(ord("A") + i) for i in range(len(given))] if isinstance(given, list) and 1 < len(given) <= 26 else []
-
-
-def holds_gold(prompt: Prompt) -> str | None:
-    """The last line of the prompt in which the gold stands as a word of its own."""
-    gold = gold_text(prompt)
-    if gold is None:
-        return None
-    return next((line.strip() for line in reversed(spoken(prompt).split("\n")) if stands_in(gold, line)), None)
-
-
-def stands_in(word: str, text: str) -> bool:
-    """Whether `word` stands in `text` with no letter, digit, point or sign beside it that makes it part of another."""
-    at = text.find(word)
-    while at >= 0:
-        before, after = text[max(at - 1, 0) : at], text[at + len(word) : at + len(word) + 2]
-        inside = before.isalnum() or before in ("-", ".", "_", "\\")
-        more = after[:1].isalnum() or (after[:1] in (".", ",") and after[1:].isdigit())
-        if not inside and not more:
-            return True
-        at = text.find(word, at + 1)
-    return False
 
 
 def wrapped(text: str) -> list[str]:

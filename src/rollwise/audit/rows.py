@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from rollwise.audit.given import says_gold
 from rollwise.audit.text import asked, fingerprint, normalised, spoken
 from rollwise.records import Prompt
 from rollwise.tasks.base import PromptSource
@@ -49,6 +50,7 @@ class RowsAudit:
     same: int  # rows whose normalised question is, these included
     empty: tuple[str, ...]
     oversized: tuple[str, ...]
+    telling: tuple[str, ...]  # prompts that state their own gold
     repeated: tuple[tuple[str, str], ...]  # (the row, the one before that it repeats)
     questions: Mapping[bytes, str]  # uid of the first row of each question, for `overlap`
 
@@ -62,6 +64,7 @@ class RowsAudit:
             "duplicates": {"exact": self.exact, "normalised": self.same, "examples": [list(p) for p in self.repeated]},
             "empty": list(self.empty),
             "oversized": list(self.oversized),
+            "telling": list(self.telling),
         }
 
 
@@ -94,6 +97,7 @@ def audit_rows(
     exact = same = 0
     empty: list[str] = []
     oversized: list[str] = []
+    telling: list[str] = []
     repeated: list[tuple[str, str]] = []
     for prompt in prompts:
         text = spoken(prompt)
@@ -106,6 +110,8 @@ def audit_rows(
                 oversized.append(prompt.uid)
         elif len(text) > CHARACTERS_PER_TOKEN * max_prompt_length:
             oversized.append(prompt.uid)
+        if says_gold(prompt):
+            telling.append(prompt.uid)
         exactly = fingerprint("\n".join([text, *(i.sha256 for i in prompt.images)]))
         exact += exactly in texts
         texts.setdefault(exactly, prompt.uid)
@@ -125,6 +131,7 @@ def audit_rows(
         same=same,
         empty=tuple(empty),
         oversized=tuple(oversized),
+        telling=tuple(telling),
         repeated=tuple(repeated),
         questions=questions,
     )

@@ -155,6 +155,8 @@ def _about_rows(side: str, rows: RowsAudit) -> list[str]:
         out.append(f"{len(rows.empty)} {what} ask nothing ({_first(rows.empty)})")
     if rows.oversized:
         out.append(f"{len(rows.oversized)} {what} are over sampling.max_prompt_length ({_first(rows.oversized)})")
+    if rows.telling:
+        out.append(f"{len(rows.telling)} {what} state their own answer ({_first(rows.telling)})")
     if rows.same and not rows.generated:
         again = _first(a for a, _ in rows.repeated)
         out.append(f"{rows.same} {what} ask what a row before asks, {rows.exact} of them word by word ({again})")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rollwise.cli.layers import config
 from rollwise.config import RunConfig, to_tree
 from rollwise.report.wording import clean
+from rollwise.verify.code_settings import CodeSettings
 
 if TYPE_CHECKING:
     from rollwise.audit.sets import Subject
@@ -36,7 +37,7 @@ def check(args: Namespace) -> int:
     findings += [f"{b['count']} questions stand both in {b['between'][0]} and in {b['between'][1]}" for b in both]
     sandbox = None
     if any(a.runs_code for a in audits):
-        sandbox, trouble = _sandbox()
+        sandbox, trouble = _sandbox(_tier(settings))
         findings += trouble
     if args.json:
         out: dict[str, Any] = {
@@ -82,14 +83,25 @@ def _counter(settings: RunConfig | None, model: str | None) -> Any:
     return count_tokens(str(starter_path(settings.task)) if settings and name == "starter" else name)
 
 
-def _sandbox() -> tuple[dict[str, Any], list[str]]:
+def _tier(settings: RunConfig | None) -> Any:
+    """The jail that the settings name for programs, else the default."""
+    given = [] if settings is None else [settings.task_args, *(entry.args for entry in settings.tasks.values())]
+    for args in given:
+        own = args.get("verifier_args") or {}
+        code = own.get("code", own)
+        if isinstance(code, dict) and "tier" in code:
+            return code["tier"]
+    return CodeSettings().tier
+
+
+def _sandbox(tier: Any) -> tuple[dict[str, Any], list[str]]:
     """The live probe of the jail that code is judged in, and what is wrong with it."""
     from rollwise.errors import UserError
     from rollwise.jail.launch import make_tier
     from rollwise.jail.probe import probe
 
     try:
-        result = probe(make_tier("landlock"))
+        result = probe(make_tier(tier))
     except UserError as error:
         return {"holds": False, "failure": str(error), "lines": [str(error)]}, [str(error)]
     return {**result.to_json(), "lines": result.lines()}, [] if result.holds else result.lines()[:1]

@@ -78,7 +78,7 @@ class ChainSum:
             bare=f"{chain}=",
             question=f"Calculate {chain} from left to right.",
             what="number",
-            example="7",
+            example=str(self.args.max_total + 1),  # never an answer, so that the prompt said back is never right
             answer=sum(question),
             meta={"size": len(question), "totals": list(accumulate(question))[1:]},
         )

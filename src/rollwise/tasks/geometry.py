@@ -86,7 +86,7 @@ class Geometry:
             bare=text,
             question=text,
             what="number",
-            example="5 \\sqrt { 2 }",
+            example="100 \\sqrt { 2 }",  # larger than any answer, so that the prompt said back is never right
             answer=answer(question).latex(),
             meta={"kind": question.kind, "pictures": question.pictures},
         )
