@@ -24,7 +24,7 @@ Monomial = frozenset[tuple[Atom, Fraction]]
 Sum = dict[Monomial, Fraction]
 
 ONE: Monomial = frozenset()
-MAX_PRODUCTS = 2_500  # of terms, in one multiplication
+MAX_PRODUCTS = 300  # of terms, in one multiplication or one power
 MAX_BITS = 1 << 16  # of a coefficient
 MAX_POWER_OF_SUM = 30
 TRIAL = 10_000  # primes below this are found by division
@@ -58,6 +58,11 @@ def number(value: Fraction | int) -> Quotient:
 
 def atom(a: Atom) -> Quotient:
     return Quotient({frozenset({(a, Fraction(1))}): Fraction(1)}, UNIT)
+
+
+def cost(a: Quotient, b: Quotient) -> int:
+    """Products of terms that multiplying or adding them takes."""
+    return len(a.top) * len(b.top) + len(a.bottom) * len(b.bottom)
 
 
 def rational(q: Quotient) -> Fraction | None:
@@ -241,8 +246,11 @@ def _rational_power(base: Quotient, exponent: Fraction) -> Quotient:
             return Quotient(_one_term_power(base.top, exponent), UNIT)
         if n > MAX_POWER_OF_SUM:
             raise TooHard("power of a sum")
-        out = number(1)
+        out, products = number(1), 0
         for _ in range(n):
+            products += cost(out, base)
+            if products > MAX_PRODUCTS:
+                raise TooHard("power of a sum")
             out = times(out, base)
         return out
     if len(base.top) == 1 and base.bottom == UNIT:

@@ -22,6 +22,7 @@ GREEK = names(
     "square bullet triangle star diamond "
     "Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega pi infty ell hbar"
 )
+MAX_PRODUCTS = 600  # of terms, in one expression
 CLOSERS = {"(": ")", "[": "]", "{": "}", "\\{": "\\}"}
 
 
@@ -32,6 +33,7 @@ class Expression:
         self.tokens = [t for t in tokens if t.kind != "space"]
         self.at = 0
         self.factorial_limit = factorial_limit
+        self.products = 0  # of terms, so far
 
     def parse(self) -> Quotient:
         value = self.sum()
@@ -62,11 +64,18 @@ class Expression:
             raise Unreadable(f"'{sign}' missing")
         self.at += 1
 
+    def spend(self, a: Quotient, b: Quotient) -> None:
+        self.products += algebra.cost(a, b)
+        if self.products > MAX_PRODUCTS:
+            raise algebra.TooHard("terms")
+
     def sum(self) -> Quotient:
         value = self.signed_product()
         while self.is_sign("+", "-"):
             minus = self.take().text == "-"
             term = self.product()
+            if value.bottom != term.bottom:
+                self.spend(value, term)
             value = algebra.add(value, algebra.negative(term) if minus else term)
         return value
 
@@ -80,16 +89,16 @@ class Expression:
     def product(self) -> Quotient:
         value = self.factor()
         while True:
-            if self.is_sign("*") or self.is_command("cdot", "times"):
+            divide = self.is_sign("/")
+            if divide or self.is_sign("*") or self.is_command("cdot", "times"):
                 self.at += 1
-                value = algebra.times(value, self.signed_factor())
-            elif self.is_sign("/"):
-                self.at += 1
-                value = algebra.over(value, self.signed_factor())
+                factor = self.signed_factor()
             elif self.starts_factor():
-                value = algebra.times(value, self.factor())
+                factor = self.factor()
             else:
                 return value
+            self.spend(value, factor)
+            value = algebra.over(value, factor) if divide else algebra.times(value, factor)
 
     def signed_factor(self) -> Quotient:
         if self.is_sign("-"):
@@ -155,8 +164,10 @@ class Expression:
         n = algebra.rational(base)
         if n is None:
             return opaque("!", base)
-        if n.denominator != 1 or n < 0 or n > self.factorial_limit:
+        if n.denominator != 1 or n < 0:
             raise Unreadable("factorial")
+        if n > self.factorial_limit:
+            raise algebra.TooLarge(f"factorial over {self.factorial_limit}")
         return algebra.number(factorial(n.numerator))
 
     def atom(self) -> Quotient:

@@ -87,6 +87,8 @@ def _segment(text: str) -> tuple[str | None, bool, str]:
 def _boxes(text: str) -> tuple[list[tuple[int, int, int]], bool]:
     """Outermost boxes as (start, start of content, end of content), and whether a later one does not close."""
     boxes: list[tuple[int, int, int]] = []
+    if "\\boxed" not in text and "\\fbox" not in text:
+        return boxes, False
     open_braces: list[tuple[int, int]] = []  # (start of the box or -1, start of content)
     inside = 0  # boxes that are open
     pending = -1

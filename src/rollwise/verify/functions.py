@@ -30,8 +30,10 @@ def binomial(n: Quotient, k: Quotient, limit: int) -> Quotient:
     if plain_n is None or plain_k is None:
         difference = algebra.add(n, algebra.negative(k))
         return algebra.over(any_factorial(n), algebra.times(any_factorial(k), any_factorial(difference)))
-    if plain_n.denominator != 1 or plain_k.denominator != 1 or not 0 <= plain_k <= plain_n <= limit * 10:
+    if plain_n.denominator != 1 or plain_k.denominator != 1 or not 0 <= plain_k <= plain_n:
         raise Unreadable("binomial")
+    if plain_n > limit * 10:
+        raise algebra.TooLarge("number too large")
     return algebra.number(comb(plain_n.numerator, plain_k.numerator))
 
 

@@ -115,7 +115,7 @@ def _check_factorial(before: str, limits: Limits) -> None:
     digits = before[len(before.rstrip(" )}").rstrip("0123456789")) :].strip(" )}")
     if digits and DIGITS.issuperset(digits) and int(digits) > limits.factorial:
         raise OverLimit(f"factorial over {limits.factorial}")
-    if before.endswith("!!!") or before.rstrip().endswith(")!"):
+    if before.endswith("!!!") or (before.rstrip(" )}") != before and before.rstrip(" )}").endswith("!")):
         raise OverLimit("factorial of a factorial")
 
 

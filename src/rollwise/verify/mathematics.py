@@ -96,6 +96,8 @@ def compare(gold: Gold, answer: str) -> Verdict | tuple[str, str]:
         return invalid(str(error))
     except (Unreadable, TooHard):
         found = None
+    if found is None and "__" in text:
+        return invalid("not an answer")
     if found is None and _unlike(gold.text, text):
         return judged(False, "another kind of answer")
     if found is None:
@@ -180,5 +182,5 @@ def _full_verdict(found: workers.Answer) -> Verdict:
     if found.kind == "gold":
         return infra_error(f"gold: cannot be read ({found.detail})")
     if found.kind == "unread":
-        return judged(False, f"not an answer of the gold's kind: {found.detail}")
+        return invalid(f"cannot be read ({found.detail})")
     return invalid(found.detail) if found.kind == "slow" else infra_error(found.detail)

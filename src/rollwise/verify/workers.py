@@ -73,6 +73,10 @@ class Worker:
         self.until = time.monotonic() + START
         self.received = b""
 
+    @property
+    def busy(self) -> bool:
+        return self.question is not None or not self.ready
+
     def send(self, pair: Pair, deadline: float) -> None:
         """Raises OSError where the process has gone."""
         self.question, self.until = pair, time.monotonic() + deadline
@@ -119,7 +123,7 @@ class Pool:
         """What math-verify says of each (gold, answer), in order."""
         with self._lock:
             todo = [p for p in dict.fromkeys(pairs) if p not in self._known]
-            fresh = self._work(todo, deadline) if todo else {}
+            fresh = _Round(self, todo, deadline).run() if todo else {}
             out = [fresh.get(p) or self._known[p] for p in pairs]
             for pair, answer in fresh.items():
                 if answer.kind in ("said", "gold", "unread"):  # what hangs on the clock is asked again
@@ -128,99 +132,114 @@ class Pool:
                 self._known.popitem(last=False)
         return out
 
+    def start(self) -> Worker:
+        worker = Worker()
+        self.started += 1
+        self.workers.append(worker)
+        return worker
+
+    def forget(self) -> None:
+        """Forget earlier answers; for measurements."""
+        with self._lock:
+            self._known.clear()
+
     def close(self) -> None:
         with self._lock:
             for worker in self.workers:
                 worker.end()
             self.workers = []
 
-    def _work(self, todo: list[Pair], deadline: float) -> dict[Pair, Answer]:
-        waiting, out, failures = deque(todo), dict[Pair, Answer](), dict[Pair, int]()
-        starts = 0  # failed ones in a row
-        self.asked += len(todo)
-        with selectors.DefaultSelector() as selector:
-            for worker in self.workers:
-                selector.register(worker.output, selectors.EVENT_READ, worker)
-            while len(out) < len(todo):
-                busy = sum(w.question is not None or not w.ready for w in self.workers)
-                while len(self.workers) < self.size and busy < len(todo) - len(out) and starts < 3:
-                    self._start(selector)
-                    busy += 1
-                if not self.workers:  # they die as they start
+
+class _Round:
+    """The questions of one call: those waiting, and the answers so far."""
+
+    def __init__(self, pool: Pool, todo: list[Pair], deadline: float) -> None:
+        self.pool, self.todo, self.deadline = pool, todo, deadline
+        self.waiting = deque(todo)
+        self.out: dict[Pair, Answer] = {}
+        self.failures: dict[Pair, int] = {}
+        self.bad_starts = 0  # in a row
+        self.selector = selectors.DefaultSelector()
+
+    def run(self) -> dict[Pair, Answer]:
+        self.pool.asked += len(self.todo)
+        now = time.monotonic()
+        for worker in self.pool.workers:
+            self.selector.register(worker.output, selectors.EVENT_READ, worker)
+            if not worker.ready:  # started at the end of an earlier call; nobody has looked since
+                worker.until = now + START
+        with self.selector:
+            while len(self.out) < len(self.todo):
+                self._staff()
+                if not self.pool.workers:
                     dead = Answer("failed", detail="math-verify's process does not start")
-                    out.update({p: dead for p in todo if p not in out})
+                    self.out.update({p: dead for p in self.todo if p not in self.out})
                     break
-                for worker in [w for w in self.workers if w.ready and w.question is None]:
-                    if waiting:
-                        self._send(worker, waiting.popleft(), deadline, selector, waiting, out, failures)
-                now = time.monotonic()
-                running = [w.until for w in self.workers if w.question is not None or not w.ready]
-                for key, _ in selector.select(max(0.0, min(running, default=now) - now)):
-                    worker = key.data
-                    try:
-                        reply = worker.receive()
-                    except OSError as error:
-                        starts += not worker.ready
-                        self._lost(worker, str(error), selector, waiting, out, failures)
-                        continue
-                    if reply is None:
-                        continue
-                    if not worker.ready:
-                        worker.ready, starts = True, 0
-                    elif worker.question is not None:
-                        out[worker.question] = _answer(reply)
-                        worker.question = None
-                now = time.monotonic()
-                for worker in [w for w in self.workers if w.until <= now and (w.question is not None or not w.ready)]:
-                    if worker.question is not None:
-                        out[worker.question] = Answer("slow", detail=f"took longer than {deadline:g} s")
-                        worker.question = None
-                    starts += not worker.ready
-                    self._lost(worker, "too slow", selector, waiting, out, failures)
-        return out
+                for worker in [w for w in self.pool.workers if w.ready and w.question is None]:
+                    self._hand_out(worker)
+                self._listen()
+                self._expire()
+        while len(self.pool.workers) < min(self.pool.size, len(self.todo)) and not self.bad_starts:
+            self.pool.start()  # in place of what was ended: imports while the trainer goes on
+        return self.out
 
-    def _start(self, selector: selectors.BaseSelector) -> None:
-        worker = Worker()
-        self.started += 1
-        self.workers.append(worker)
-        selector.register(worker.output, selectors.EVENT_READ, worker)
+    def _staff(self) -> None:
+        left = len(self.todo) - len(self.out)
+        while len(self.pool.workers) < min(self.pool.size, left) and self.bad_starts < 3:
+            worker = self.pool.start()
+            self.selector.register(worker.output, selectors.EVENT_READ, worker)
 
-    def _send(
-        self,
-        worker: Worker,
-        pair: Pair,
-        deadline: float,
-        selector: selectors.BaseSelector,
-        waiting: deque[Pair],
-        out: dict[Pair, Answer],
-        failures: dict[Pair, int],
-    ) -> None:
+    def _hand_out(self, worker: Worker) -> None:
+        if not self.waiting:
+            return
+        pair = self.waiting.popleft()
         try:
-            worker.send(pair, deadline)
-        except OSError as error:
-            self._lost(worker, str(error), selector, waiting, out, failures)
+            worker.send(pair, self.deadline)
+        except OSError:  # it died while idle
+            worker.question = None
+            self.waiting.appendleft(pair)
+            self._lose(worker, "")
 
-    def _lost(
-        self,
-        worker: Worker,
-        reason: str,
-        selector: selectors.BaseSelector,
-        waiting: deque[Pair],
-        out: dict[Pair, Answer],
-        failures: dict[Pair, int],
-    ) -> None:
-        """A worker that is no more: its question is asked once again, in a fresh one."""
-        selector.unregister(worker.output)
-        self.workers.remove(worker)
+    def _listen(self) -> None:
+        now = time.monotonic()
+        until = min((w.until for w in self.pool.workers if w.busy), default=now)
+        for key, _ in self.selector.select(max(0.0, until - now)):
+            worker: Worker = key.data
+            try:
+                reply = worker.receive()
+            except OSError as error:
+                self._lose(worker, str(error))
+                continue
+            if reply is None:
+                continue
+            if not worker.ready:
+                worker.ready, self.bad_starts = True, 0
+            elif worker.question is not None:
+                self.out[worker.question] = _answer(reply)
+                worker.question = None
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        for worker in [w for w in self.pool.workers if w.busy and w.until <= now]:
+            if worker.question is not None:
+                self.out[worker.question] = Answer("slow", detail=f"took longer than {self.deadline:g} s")
+                worker.question = None
+            self._lose(worker, "")
+
+    def _lose(self, worker: Worker, reason: str) -> None:
+        """End a worker. A question that it had is asked once again, in a fresh one."""
+        self.bad_starts += not worker.ready
+        self.selector.unregister(worker.output)
+        self.pool.workers.remove(worker)
         worker.end()
         pair = worker.question
         if pair is None:
             return
-        failures[pair] = failures.get(pair, 0) + 1
-        if failures[pair] > 1:
-            out[pair] = Answer("failed", detail=f"math-verify failed twice: {reason}")
+        self.failures[pair] = self.failures.get(pair, 0) + 1
+        if self.failures[pair] > 1:
+            self.out[pair] = Answer("failed", detail=f"math-verify failed twice: {reason}")
         else:
-            waiting.append(pair)
+            self.waiting.append(pair)
 
 
 def _answer(reply: dict[str, object]) -> Answer:
