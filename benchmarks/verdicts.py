@@ -2,11 +2,11 @@
 
     python benchmarks/verdicts.py [--verdicts 10000] [--repeats 3] [--cores 2]
 
-The questions are made up in the proportions of the public sets (MATH, DeepMath, AIME, OlympiadBench): of 100 golds 74 are
-whole numbers, 9 fractions and decimals, 5 roots and multiples of pi, 6 polynomials and quotients, 3 tuples, intervals and
-sets, 3 functions that only the full parser can tell apart. Each gold has eight completions of a worked solution with a
-box: some right in the gold's spelling or another, the others wrong. Every repetition starts without memory of the one
-before; the worker processes are started beforehand. Prints the median and how many answers went to the workers.
+The questions are made up in the proportions of public sets (MATH, DeepMath, AIME, OlympiadBench): of 100 golds 74 are
+whole numbers, 9 fractions, 5 roots, 6 polynomials, 3 tuples, 3 hold functions that only the full parser can tell apart.
+Each gold has eight completions, a worked solution with a box: some right in the gold's spelling or another, the others
+wrong. Every repetition starts without memory of the one before; the worker processes are started beforehand. Prints the
+median and how many answers went to the workers.
 """
 
 from __future__ import annotations

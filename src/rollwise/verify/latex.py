@@ -15,6 +15,10 @@ class Unreadable(ValueError):
     """Not an answer of the grammar read here. The message is the reason."""
 
 
+class Refused(Unreadable):
+    """Surely no answer, whatever another parser makes of it."""
+
+
 class OverLimit(ValueError):
     """Breaks a limit; the message names it."""
 

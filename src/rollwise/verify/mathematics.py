@@ -19,7 +19,7 @@ from rollwise.verify.algebra import TooHard, TooLarge, Undefined
 from rollwise.verify.equal import same
 from rollwise.verify.exact import invalid, judged
 from rollwise.verify.extract import final_answer, wordy
-from rollwise.verify.latex import DEFAULT, HARD, Limits, OverLimit, Unreadable, check, plain
+from rollwise.verify.latex import DEFAULT, HARD, Limits, OverLimit, Refused, Unreadable, check, plain
 from rollwise.verify.reader import Reading, readings
 from rollwise.verify.scoring import Completion, infra_error
 
@@ -92,7 +92,7 @@ def compare(gold: Gold, answer: str) -> Verdict | tuple[str, str]:
     try:
         check(text, gold.limits)
         found = same(gold.readings, readings(text, gold.limits)) if gold.readings else None
-    except (OverLimit, TooLarge, Undefined) as error:
+    except (OverLimit, TooLarge, Undefined, Refused) as error:
         return invalid(str(error))
     except (Unreadable, TooHard):
         found = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rollwise.verify.latex import Token, Unreadable, names
+from rollwise.verify.latex import Refused, Token, names
 
 UNITS = names(
     "cm mm km dm nm ft in inch inches feet foot mile miles yard yards kg mg lb lbs oz hr hrs min mins sec secs day "
@@ -37,7 +37,7 @@ def with_plus(kept: list[Token], space: int) -> list[Token]:
     """`12 3/5` with a plus in the gap; any other gap between two numbers is Unreadable."""
     after = [t.text for t in kept[space + 1 :]]
     if len(after) != 3 or after[1] != "/" or space > 2:
-        raise Unreadable("two numbers without a sign between them")
+        raise Refused("two numbers without a sign between them")
     sign = "-" if kept[0].text == "-" else "+"
     return [*kept[:space], Token("sign", sign), *kept[space + 1 :]]
 
