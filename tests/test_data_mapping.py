@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollwise.data import Examples, Reading, load_examples, parse_map
+from rollwise.data.columns import CHOICES as CHOICE_NAMES
+from rollwise.data.columns import GOLD, IMAGES, PROMPT, SOURCE
 from rollwise.data.reduction import boxed, reduced, same
 from rollwise.data.routing import known_source
 from rollwise.errors import UserError
@@ -515,3 +517,37 @@ def test_reduction_is_linear() -> None:
 )
 def test_same(one: str, two: str, equal: bool) -> None:
     assert same(one, two) is equal
+
+
+# -- rows of any content ---------------------------------------------------------------------------------------------
+
+MEMBERS = ["role", "content", "type", "text", "label", "target", "numbers", "ground_truth", "bytes", "path", "inputs"]
+CELLS = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 10**6)
+    | st.floats()
+    | st.text(max_size=30)
+    | st.sampled_from(["A", URL]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(MEMBERS), inner, max_size=3),
+    max_leaves=8,
+)
+NAMES = [*PROMPT, *GOLD, *SOURCE, *IMAGES, *CHOICE_NAMES, "nums", "test", "test_list", "input_output", "entry_point"]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.dictionaries(st.sampled_from(NAMES), CELLS, max_size=5), min_size=1, max_size=4), st.booleans())
+def test_rows_of_any_content_are_understood_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], skip: bool
+) -> None:
+    folder = tmp_path_factory.getbasetemp() / "any"
+    folder.mkdir(exist_ok=True)
+    for verifier in (None, "math", "choice", "countdown", "code", "exact"):
+        try:
+            examples = load(folder, *rows, verifier=verifier, bad_rows="skip" if skip else "error")
+        except UserError as error:
+            assert "\n" not in str(error)
+            continue
+        for example in examples:
+            json.dumps([example.gold.answer, example.meta], allow_nan=False)
+            assert example.question.shown() or example.question.pictures
