@@ -52,6 +52,7 @@ ROOMS = [
     "folder",
     "run",
     "compare",
+    "results",
     "cli",
     "__main__",
 ]

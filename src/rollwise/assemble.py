@@ -16,6 +16,8 @@ from rollwise.methods import method
 from rollwise.starters import bundled, starter_path, starter_recipe
 from rollwise.state import as_now
 from rollwise.tasks import make_task, task_names
+from rollwise.tasks.benchmark import Benchmark
+from rollwise.tasks.data import DataArgs
 from rollwise.tasks.named import Named
 from rollwise.tasks.rewarded import Rewarded
 from rollwise.verify.user import UserRewards
@@ -74,11 +76,26 @@ def _defaults_of_tasks(user: Tree, source: str) -> Tree:
 def load_tasks(config: RunConfig, note: Callable[[str], None] | None = None) -> dict[str, Task]:
     """The data sets of a run by name, which is also the `task` of their prompts where there are several; scored by the
     user's functions where the config names any. `note` is told what the user should know of those."""
+    return _rewarded(config, _own_tasks(config), note)
+
+
+def _rewarded(config: RunConfig, tasks: dict[str, Task], note: Callable[[str], None] | None = None) -> dict[str, Task]:
     functions = {config.reward.function: 1.0} if config.reward.function else config.reward.functions
     if not functions:
-        return _own_tasks(config)
+        return tasks
     rewards = UserRewards(functions, config.reward.correct_at, note)
-    return {name: Rewarded(task, rewards) for name, task in _own_tasks(config).items()}
+    return {name: Rewarded(task, rewards) for name, task in tasks.items()}
+
+
+def load_benchmarks(config: RunConfig, sources: Mapping[str, DataArgs]) -> dict[str, Task]:
+    """Benchmarks by name, each with all its rows held out; scored by the user's functions where there are any."""
+    out: dict[str, Task] = {}
+    for name, args in sources.items():
+        try:
+            out[name] = Benchmark(args, name=name)
+        except UserError as error:
+            raise UserError(f"--data {name}: {error}") from None
+    return _rewarded(config, out)
 
 
 def user_rewards(tasks: Mapping[str, Task]) -> UserRewards | None:

@@ -65,13 +65,20 @@ def evaluate(
     requests = [Request(prompt=p, count=samples) for p in prompts]
     rollouts = sampler.generate(requests, sampling, run_seed=seed, step=0, purpose="eval")
     groups = form_groups(requests, rollouts, judges)
+    return evaluation(groups, sampling=sampling, samples=samples, patterns=patterns)
+
+
+def evaluation(
+    groups: list[Group], *, sampling: Sampling, samples: int, patterns: Patterns | None = None
+) -> Evaluation:
+    """The numbers of groups that have been judged."""
     results = summarise(groups, samples)
-    tasks = dict.fromkeys(p.task for p in prompts)
+    tasks = dict.fromkeys(g.prompt.task for g in groups)
     for task in tasks if len(tasks) > 1 else ():
         own = summarise([g for g in groups if g.prompt.task == task], samples)
         results |= {f"task/{task}/{name}": value for name, value in own.items()}
     results |= reflection(groups, patterns or {})
-    return Evaluation(results=results, sampling=sampling, prompts=len(prompts), samples=samples, groups=groups)
+    return Evaluation(results=results, sampling=sampling, prompts=len(groups), samples=samples, groups=groups)
 
 
 def summarise(groups: Sequence[Group], samples: int) -> dict[str, float]:

@@ -3,43 +3,150 @@
 from __future__ import annotations
 
 import json
+import math
+import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rollwise.cli.layers import overrides
 from rollwise.config import RunConfig, build, expand_aliases, merge, read_yaml, title, to_tree
 from rollwise.errors import UserError
 
+if TYPE_CHECKING:
+    from rollwise.evaluate import Evaluation
+    from rollwise.records import Prompt
+    from rollwise.results.against import Against
+    from rollwise.results.record import Results
+    from rollwise.tasks import Task
+
+ALL = 10**9
+Found = dict[str, dict[str, "Evaluation"]]  # by benchmark, then sampled or greedy
+
 
 def evaluate(args: Namespace) -> int:
     settings, model = _settings(args)
-    from rollwise.assemble import check_data, heldout_prompts, judges, load_model, load_tasks
+    from rollwise.assemble import check_data, heldout_prompts
+    from rollwise.results.against import check_same
+    from rollwise.results.record import fingerprint, read_results
+
+    baseline = read_results(Path(args.baseline)) if args.baseline else None
+    _check_output(args.output)
+    tasks = _tasks(args, settings)
+    check_data(settings, tasks)
+    asked = {name: heldout_prompts(settings, {name: task}) for name, task in tasks.items()}
+    if baseline is not None:
+        check_same({name: fingerprint(prompts) for name, prompts in asked.items()}, baseline, args.baseline)
+    found = _measured(args, settings, model, tasks, asked)
+    results = _results(args, asked, found)
+    versus = _versus(args, results, baseline) if baseline else None
+    if args.output:
+        from rollwise.report.page import write_text
+
+        tree = results.to_json() | ({"baseline": versus.to_json()} if versus else {})
+        write_text(Path(args.output), json.dumps(tree, indent=1) + "\n")
+    if args.data or versus:
+        _show(args, results, versus)
+    else:
+        _show_heldout(args, settings, found)
+    return 0
+
+
+def _tasks(args: Namespace, settings: RunConfig) -> dict[str, Task]:
+    from rollwise.assemble import load_benchmarks, load_tasks
+
+    if not args.data:
+        for flag in ("map", "verifier"):
+            if getattr(args, flag):
+                raise UserError(f"--{flag} is for --data, which is not given")
+        return load_tasks(settings)
+    from rollwise.data import parse_map
+    from rollwise.tasks.benchmark import named_source
+    from rollwise.tasks.data import DataArgs
+
+    sources: dict[str, DataArgs] = {}
+    for text in args.data:
+        name, source = named_source(text)
+        if name in sources:
+            raise UserError(f"--data {text}: a second '{name}'; give them names, as in --data first={source}")
+        sources[name] = DataArgs(
+            data=source, map=parse_map(args.map), verifier=args.verifier, template=args.template, limit=args.prompts
+        )
+    tasks = load_benchmarks(settings, sources)
+    for name, task in tasks.items():
+        for note in task.notes:
+            print(f"note: {name}: {note}", file=sys.stderr)
+    return tasks
+
+
+def _measured(
+    args: Namespace,
+    settings: RunConfig,
+    model: Path | None,
+    tasks: dict[str, Task],
+    asked: dict[str, list[Prompt]],
+) -> Found:
+    from rollwise.assemble import load_model, patterns
     from rollwise.evaluate import evaluate as score
     from rollwise.records import Sampling
     from rollwise.sampling.torch_sampler import TorchSampler
 
-    tasks = load_tasks(settings)
-    check_data(settings, tasks)
     policy = load_model(settings, model)
     sampler = TorchSampler(
         policy, max_prompt_length=settings.sampling.max_prompt_length, max_rows=settings.sampling.max_rows
     )
-    prompts = heldout_prompts(settings, tasks)
-    out: dict[str, Any] = {"model": args.model, "task": title(settings), "seed": args.seed}
     passes = {"sampled": (args.temperature, args.top_p, args.samples)}
     if not args.no_greedy:
         passes["greedy"] = (0.0, 1.0, 1)
-    for name, (temperature, top_p, samples) in passes.items():
-        sampling = Sampling(
-            temperature=temperature,
-            top_p=top_p,
-            max_completion_length=settings.sampling.max_completion_length,
-        )
-        result = score(sampler, prompts, judges(tasks), sampling=sampling, samples=samples, seed=args.seed)
-        out[name] = result.to_json()
-    print(json.dumps(out, indent=1) if args.json else "\n".join(_lines(out)))
-    return 0
+    out: Found = {}
+    for name, prompts in asked.items():
+        if args.data:
+            print(f"note: {name}: {len(prompts)} prompts x {args.samples}", file=sys.stderr)
+        for how, (temperature, top_p, samples) in passes.items():
+            sampling = Sampling(
+                temperature=temperature, top_p=top_p, max_completion_length=settings.sampling.max_completion_length
+            )
+            out.setdefault(name, {})[how] = score(
+                sampler,
+                prompts,
+                tasks[name].judge,
+                sampling=sampling,
+                samples=samples,
+                seed=args.seed,
+                patterns=patterns(settings),
+            )
+    return out
+
+
+def _results(args: Namespace, asked: dict[str, list[Prompt]], found: Found) -> Results:
+    from rollwise.results.record import Benchmark, Results, fingerprint, passed
+
+    return Results(
+        model=args.model,
+        seed=args.seed,
+        benchmarks=tuple(
+            Benchmark(
+                name=name,
+                data=fingerprint(asked[name]),
+                passes={how: passed(e.groups, e.sampling, e.samples, e.results) for how, e in passes.items()},
+            )
+            for name, passes in found.items()
+        ),
+    )
+
+
+def _versus(args: Namespace, results: Results, baseline: Results) -> Against:
+    from rollwise.results.against import against
+    from rollwise.scores import Efficiency
+
+    alpha, beta, gamma = args.aes
+    return against(results, baseline, Efficiency(alpha=alpha, beta=beta, gamma=gamma))
+
+
+def _check_output(output: str | None) -> None:
+    """Before anything is paid for."""
+    if output and (Path(output).is_dir() or not Path(output).absolute().parent.is_dir()):
+        raise UserError(f"--output {output}: give a file in a folder that exists")
 
 
 def _settings(args: Namespace) -> tuple[RunConfig, Path | None]:
@@ -48,7 +155,7 @@ def _settings(args: Namespace) -> tuple[RunConfig, Path | None]:
     from rollwise.assemble import resolve
 
     typed = expand_aliases(overrides(args.set), "--set")
-    here = {"eval": {"prompts": args.prompts, "samples": args.samples}}
+    here = {"eval": {"prompts": args.prompts or (ALL if args.data else 1000), "samples": args.samples}}
     run = Path(args.model)
     if args.model != "starter" and (run / "config.yaml").is_file():
         stored = to_tree(build(read_yaml(run / "config.yaml"), str(run / "config.yaml")))
@@ -60,6 +167,40 @@ def _settings(args: Namespace) -> tuple[RunConfig, Path | None]:
     return resolve([("--set", typed), ("command line", merge(named, here))]), None
 
 
+def _show(args: Namespace, results: Results, versus: Against | None) -> None:
+    """A benchmark a line; as JSON without the single prompts, which `--output` has."""
+    from rollwise.results.tables import benchmark_table, print_table, reflection_table
+
+    if args.json:
+        tree = results.to_json() | ({"baseline": versus.to_json()} if versus else {})
+        for entry in tree["benchmarks"].values():
+            for how in results.passes:
+                entry[how].pop("each")
+        print(json.dumps(tree, indent=1))
+        return
+    print_table(benchmark_table(results, versus), sys.stdout)
+    signs = reflection_table(results)
+    if signs is not None:
+        print_table(signs, sys.stdout)
+
+
+def _show_heldout(args: Namespace, settings: RunConfig, found: Found) -> None:
+    """The held-out prompts of a run's tasks, as one."""
+    from rollwise.assemble import patterns
+    from rollwise.evaluate import evaluation
+    from rollwise.results.record import passed
+
+    out: dict[str, Any] = {"model": args.model, "task": title(settings), "seed": args.seed}
+    for how in next(iter(found.values())):
+        each = [passes[how] for passes in found.values()]
+        sampling, samples = each[0].sampling, each[0].samples
+        groups = [g for e in each for g in e.groups]
+        whole = evaluation(groups, sampling=sampling, samples=samples, patterns=patterns(settings))
+        half = passed(groups, sampling, samples, {}).accuracy.half
+        out[how] = whole.to_json() | {"half_width": half if math.isfinite(half) else None}
+    print(json.dumps(out, indent=1) if args.json else "\n".join(_lines(out)))
+
+
 def _lines(out: dict[str, Any]) -> list[str]:
     lines = [f"{out['model']} on {out['task']}"]
     for name in ("greedy", "sampled"):
@@ -68,8 +209,9 @@ def _lines(out: dict[str, Any]) -> list[str]:
         entry = out[name]
         results, sampling = entry["results"], entry["sampling"]
         how = "greedy" if name == "greedy" else f"avg@{entry['samples']}"
+        half = "" if entry["half_width"] is None else f" ± {entry['half_width']:.3f}"
         lines.append(
-            f"  {how:<8} accuracy {results['accuracy']:.3f}   "
+            f"  {how:<8} accuracy {results['accuracy']:.3f}{half}   "
             f"({entry['prompts']} held-out prompts x {entry['samples']}, "
             f"temperature {sampling['temperature']:g}, top-p {sampling['top_p']:g}, "
             f"at most {sampling['max_completion_length']} tokens, seed {out['seed']})"

@@ -81,7 +81,17 @@ def parser() -> argparse.ArgumentParser:
     evaluate.set_defaults(module="evaluating", handler="evaluate")
     evaluate.add_argument("model", metavar="MODEL", help="run folder, model folder, hub name, or: starter")
     evaluate.add_argument("--task", help="default: the run's own, else sort_digits")
-    evaluate.add_argument("--prompts", type=_positive, default=1000, help="held-out prompts (default 1000)")
+    evaluate.add_argument(
+        "--data",
+        action="append",
+        default=[],
+        metavar="[NAME=]DATA",
+        help="benchmark: file, folder or hub name (owner/name:config@split); may be given again",
+    )
+    evaluate.add_argument("--map", action="append", default=[], metavar="PART=COLUMN", help="columns of --data")
+    evaluate.add_argument("--verifier", help="judges all rows of --data (default: the one their data set names)")
+    evaluate.add_argument("--template", choices=["auto", "instruct", "base", "none"], default="auto", help="of --data")
+    evaluate.add_argument("--prompts", type=_positive, help="at most so many (default: 1000 held out, all of --data)")
     evaluate.add_argument("--samples", type=_positive, default=8, help="completions per prompt (default 8)")
     evaluate.add_argument("--temperature", type=_temperature, default=1.0, help="of the samples (default 1)")
     evaluate.add_argument("--top-p", type=_share, default=1.0, help="nucleus mass of the samples (default 1)")
@@ -89,6 +99,15 @@ def parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--no-greedy", action="store_true", help="leave the greedy pass out")
     evaluate.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any other setting")
     evaluate.add_argument("--json", action="store_true", help="print JSON")
+    evaluate.add_argument("--output", metavar="FILE.json", help="write the results, prompt by prompt")
+    evaluate.add_argument("--baseline", metavar="FILE.json", help="compare with results of --output: differences, AES")
+    evaluate.add_argument(
+        "--aes",
+        type=_constants,
+        default=(1.0, 3.0, 5.0),
+        metavar="A,B,C",
+        help="weights of AES: length, gain and loss of accuracy (default 1,3,5)",
+    )
 
     compare = commands.add_parser("compare", help="methods x seeds at an equal budget, with intervals")
     compare.set_defaults(module="comparing", handler="compare")
@@ -144,6 +163,13 @@ def _positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is not at least 1")
     return value
+
+
+def _constants(text: str) -> tuple[float, ...]:
+    values = tuple(float(part) for part in text.split(","))
+    if len(values) != 3 or not all(0 <= v < float("inf") for v in values):
+        raise argparse.ArgumentTypeError(f"{text} is not three numbers of at least 0, with commas")
+    return values
 
 
 def _temperature(text: str) -> float:
