@@ -195,6 +195,27 @@ def test_page_is_deterministic_and_alone(tmp_path: Path) -> None:
     assert b"Importance weights" in (tmp_path / "1.html").read_bytes()
 
 
+def test_tasks_and_signs_of_reflection_have_curves_where_there_are_any(tmp_path: Path) -> None:
+    lines = events("popo", 0, 12000)
+    write_run(tmp_path / "plain", lines)
+    write_report([tmp_path / "plain"], tmp_path / "plain.html")
+    plain = (tmp_path / "plain.html").read_text()
+    for n, line in enumerate(lines):
+        if line["event"] == "step":
+            line["metrics"] |= {"reflection/recheck/share": 0.01 * n, "reflection/hesitation/share": 0.0}
+        if line["event"] == "eval":
+            line["results"] |= {f"task/{HOSTILE}/accuracy": 0.5, "task/b/accuracy": 0.4, "reflection/recheck/share": 0}
+    write_run(tmp_path / "rich", lines)
+    write_report([tmp_path / "rich"], tmp_path / "rich.html")
+    text = (tmp_path / "rich.html").read_text()
+    assert Page(text).reach == []
+    for words, times in (("Responses with recheck", 2), ("Responses with hesitation", 0), ("b: held-out accuracy", 2)):
+        assert text.count(words) >= times > 0 or text.count(words) == times
+        assert words not in plain
+    assert "Signs of reflection" in text and "Signs of reflection" not in plain
+    assert "reflection/recheck/share" not in text
+
+
 def test_page_of_a_run_that_only_started(tmp_path: Path) -> None:
     lines = events("grpo", 0, 5000)
     for n in (1, 2, 3, 4):

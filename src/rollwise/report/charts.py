@@ -40,6 +40,29 @@ def accuracy_figures(groups: Sequence[Family]) -> str:
     return row(out)
 
 
+def task_figures(groups: Sequence[Family]) -> str:
+    """Held-out accuracy of each data set, where there are several."""
+    found = (name for family in groups for run in family.runs for e in run.evals for name in e.results)
+    names = [n for n in dict.fromkeys(found) if n.startswith("task/") and n.endswith("/accuracy")]
+    out = []
+    for i, name in enumerate(names):
+        lines = [accuracy_line(family, False, name) for family in groups]
+        title = f"{name.split('/')[1]}: held-out accuracy by step"
+        out.append(_lines(title, line_chart(f"task-{i}", title, lines, STEP, Axis(label="held-out accuracy")), lines))
+    return row(out)
+
+
+def reflection_figures(groups: Sequence[Family]) -> str:
+    """The share of training responses that hold a sign of reflection, a chart for each that ever occurred."""
+    found = (name for family in groups for run in family.runs for step in run.steps for name in step.metrics)
+    names = [n for n in dict.fromkeys(found) if n.startswith("reflection/") and n.endswith("/share")]
+    out = []
+    for i, name in enumerate(n for n in names if any(_ever(family, n) for family in groups)):
+        title = f"Responses with {name.split('/')[1].replace('_', ' ')}"
+        out.append(_metric(f"reflection-{i}", title, name, groups, SHARE))
+    return row(out)
+
+
 def dead_figures(groups: Sequence[Family]) -> str:
     """All-right and all-wrong groups stacked, one chart for each setting."""
     out = []

@@ -68,10 +68,14 @@ def seeds_label(family: Family) -> str:
     return f"{family.label}, seed {family.runs[0].seed}" if n == 1 else f"{family.label}, {n} runs"
 
 
-def accuracy_line(family: Family, rollouts: bool) -> Line:
-    """Held-out accuracy against generated rollouts or steps."""
+def accuracy_line(family: Family, rollouts: bool, result: str = "accuracy") -> Line:
+    """Held-out accuracy, or another result, against generated rollouts or steps."""
     curves = [
-        [(float(e.rollouts if rollouts else e.step), e.accuracy) for e in run.evals if math.isfinite(e.accuracy)]
+        [
+            (float(e.rollouts if rollouts else e.step), e.results[result])
+            for e in run.evals
+            if math.isfinite(e.results.get(result, math.nan))
+        ]
         for run in family.runs
     ]
     points, band = over_seeds([c for c in curves if c])

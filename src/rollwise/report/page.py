@@ -79,11 +79,12 @@ def run_sections(runs: Sequence[Run]) -> list[tuple[str, str]]:
     accuracy = charts.accuracy_figures(groups)
     return [
         ("Overview", _overview(runs).html() + _endings(runs)),
-        ("Held-out accuracy", accuracy and band + accuracy),
+        ("Held-out accuracy", accuracy and band + accuracy + charts.task_figures(groups)),
         ("Groups without signal", charts.dead_figures(groups)),
         ("Replay", charts.replay_figures(groups)),
         ("Importance weights", charts.weight_figures(groups)),
         ("Policy", charts.policy_figures(groups)),
+        ("Signs of reflection", charts.reflection_figures(groups)),
         ("Every rollout", charts.ledger_figure(runs) + _ledger(runs).html()),
         ("Sample completions", _samples(runs)),
         ("Notes of the runs", _notes(runs)),
@@ -155,7 +156,8 @@ def _ledger(runs: Sequence[Run]) -> Table:
 def _evaluations(runs: Sequence[Run]) -> str:
     parts = []
     for run in runs:
-        names = list(dict.fromkeys(name for e in run.evals for name in e.results))
+        found = dict.fromkeys(name for e in run.evals for name in e.results)
+        names = [name for name in found if not name.startswith("reflection/")]
         rows = []
         for e in run.evals:
             results = [decimal(e.results.get(name)) for name in names]
