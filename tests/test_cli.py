@@ -47,7 +47,7 @@ except SystemExit:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip().endswith("[]"), done.stderr
-    for command in ("train", "resume", "eval", "compare", "report", "methods"):
+    for command in ("train", "resume", "eval", "verify", "check", "data", "compare", "report", "methods"):
         assert command in done.stdout
 
 

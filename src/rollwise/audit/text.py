@@ -7,13 +7,14 @@ import unicodedata
 
 from rollwise.records import Prompt
 
-ENDS = " \t\r\n.,;:!?\"'`。，；：！？“”‘’"
+MARKS = ".,;:?\"'`。，；：？“”‘’"  # no exclamation mark: 5! is another number than 5
 
 
 def normalised(text: str) -> str:
     """The text without what does not make it another question: Unicode forms (NFKC), case, the amount of blank space,
-    punctuation at its ends."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).strip(ENDS)
+    punctuation and quotes at the ends of words."""
+    words = (word.strip(MARKS) for word in unicodedata.normalize("NFKC", text).casefold().split())
+    return " ".join(word for word in words if word)
 
 
 def fingerprint(text: str) -> bytes:

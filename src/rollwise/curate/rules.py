@@ -15,7 +15,7 @@ from typing import Any, Literal
 from rollwise.records import Prompt
 
 LONGEST = 200_000  # characters of a question; a longer one is noise
-FEWEST = 3  # letters or digits a question needs
+FEWEST = 2  # letters or digits a question needs
 
 Kind = Literal["math", "code"]
 
@@ -65,7 +65,7 @@ def noise(item: Item) -> str:
 
 
 def missing(item: Item) -> str:
-    """No question (fewer than 3 letters or digits) or no gold (null, empty, blank)."""
+    """No question (fewer than 2 letters or digits) or no gold (null, empty, blank)."""
     if sum(c.isalnum() for c in item.question[:1000]) < FEWEST:
         return "no question"
     gold = item.gold
@@ -85,8 +85,10 @@ LETTERED = re.compile(r"(?:^|[\s:;.,])\(?([a-e]|i{1,3}|iv)\)\s")
 
 def multi_part(item: Item) -> str:
     """Parts (a) and (b), or (i) and (ii), of which each asks something; or a gold that is lettered so. Lettered
-    conditions and options ask nothing and may stay. Several values in one gold are not looked at: a pair can be one
-    answer."""
+    conditions ask nothing and may stay, and so may options, where the gold is a letter. Several values in one gold are
+    not looked at: a pair can be one answer."""
+    if isinstance(item.gold, str) and len(item.gold.strip(" ().")) == 1 and item.gold.strip(" ().").isalpha():
+        return ""
     golds = item.gold if isinstance(item.gold, str) else ""
     for text, asks in ((item.question[:LONGEST], True), (golds[:LONGEST], False)):
         marks = list(LETTERED.finditer(text))
@@ -206,7 +208,8 @@ WHOLE = {
     "unreadable": "The row cannot be read: not an object, no question among its columns, or a form that is refused.",
     "reference": "The gold, said back in the words its own verifier reads, is not correct; or two columns hold other "
     "golds; code: the reference program fails its tests, where there is one.",
-    "duplicate": "The question, without case, blanks and punctuation at its ends, is that of a row kept before.",
+    "duplicate": "The question, without case, blanks and punctuation at the ends of words, is that of a row kept "
+    "before, its options and pictures included.",
 }
 """Rules that need more than the row: the reader, a verifier, the rows before."""
 
