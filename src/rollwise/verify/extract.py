@@ -51,6 +51,7 @@ def final_answer(text: str, stop: StopReason = StopReason.eos, marks: tuple[str,
     if segment is None:
         return Found(None, reason)
     cut = stop is StopReason.length and not closed
+    segment = segment.rstrip()
     tail = segment[-WINDOW:]
     boxes, unclosed = _boxes(tail)
     if unclosed:

@@ -87,6 +87,8 @@ def compare(gold: Gold, answer: str) -> Verdict | tuple[str, str]:
     if len(answer) > max(gold.limits.characters, len(gold.text)):
         return invalid(f"over {gold.limits.characters} characters")
     text = plain(answer)
+    if not text:
+        return invalid("no final answer")
     if squeeze(text) == gold.squeezed:
         return judged(True, "")
     try:

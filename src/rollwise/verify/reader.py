@@ -69,6 +69,8 @@ Value = Scalar | Words | Items | Span | Relation | Matrix | Based
 RELATIONS = {"=": "=", "approx": "=", "equiv": "=", "<": "<", ">": ">", "le": "le", "ge": "ge", "ne": "ne", "in": "in"}
 JOINERS = frozenset(["and", "or"])
 MATRICES = names("matrix pmatrix bmatrix Bmatrix vmatrix Vmatrix smallmatrix")
+BESIDE_WORDS = " -'\u2018\u2019,/"  # and typographic quotes
+FIRST_CJK = 0x2E80
 INFINITY = algebra.atom(("s", "\\infty"))
 REALS = Span(Scalar(algebra.negative(INFINITY)), Scalar(INFINITY), (False, False))
 NOTHING = Items("set", ())
@@ -102,19 +104,20 @@ def readings(text: str, limits: Limits) -> list[Reading]:
 
 
 def words_of(text: str) -> str | None:
-    """The words of a text that is nothing else: letters in any script, with blanks, hyphens and apostrophes."""
+    """The words of a text that is nothing else: letters in any script, with blanks, commas, hyphens and apostrophes."""
     kept = text
     for wrapper in ("\\text", "\\mathrm", "\\textbf", "\\mbox"):
         kept = kept.replace(wrapper, " ")
     kept = kept.replace("{", " ").replace("}", " ").replace("~", " ").strip(" .()")
-    if not kept or not all(c.isalpha() or c in " -'‘’,/()" for c in kept):
+    if not kept or not all(c.isalpha() or c in BESIDE_WORDS for c in kept):
+        return None
+    runs = "".join(c if c.isalpha() else " " for c in kept).split()
+    wrapped = "\\text" in text or any(ord(c) > FIRST_CJK for c in kept)
+    if not runs or (max(map(len, runs)) < 3 and not wrapped):
+        return None
+    if set(runs) & JOINERS and all(len(r) < 3 or r in JOINERS for r in runs):
         return None
     words = " ".join(kept.split())
-    runs = words.replace("-", " ").split()
-    if max(map(len, runs)) < 3 and "\\text" not in text and not any(ord(c) > 0x2E80 for c in words):
-        return None
-    if set(runs) & {"and", "or"} and all(len(r) < 3 or r == "and" for r in runs):
-        return None
     return words if len(words) == 1 else words.lower()
 
 
@@ -163,10 +166,7 @@ def _read(found: list[Token], text: str, limits: Limits) -> Reading:
         return Reading((SAID.get(said) or Words(said),))
     sides = _split(found, ":")
     if len(sides) == 2 and all(sides):
-        try:
-            left, right = (_several(side, limits) for side in sides)
-        except Unreadable:
-            left, right = Words(_flat(sides[0])), _several(sides[1], limits)
+        left, right = (SAID.get(_flat(side)) or _several(side, limits) for side in sides)
         if isinstance(left, Scalar) and isinstance(right, Scalar):
             return Reading((Scalar(algebra.over(left.value, right.value)),))
         if not isinstance(left, Scalar) and not isinstance(right, Scalar):

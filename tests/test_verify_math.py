@@ -1,0 +1,272 @@
+"""The verifier for mathematics: every rule of docs/verifiers.md, the shapes of golds, and what holds for any text."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rollwise.records import StopReason, VerdictKind
+from rollwise.verify import algebra
+from rollwise.verify.extract import WINDOW, final_answer
+from rollwise.verify.latex import DEFAULT, OverLimit, check, plain
+from rollwise.verify.mathematics import Math, compare, read_gold
+from rollwise.verify.reader import readings
+from tests.verifying import said, verdict
+
+DOC = Path(__file__).parents[1] / "docs" / "verifiers.md"
+MATH = Math()
+
+
+def rules() -> list[tuple[str, str, str, str]]:
+    """The rows of the document's tables: rule, gold, completion, verdict."""
+    out = []
+    for line in DOC.read_text(encoding="utf-8").splitlines():
+        cells = [c.strip() for c in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if len(cells) == 4 and cells[0] not in ("rule", "---"):
+            gold, text = (c[1:-1].replace("\\|", "|") for c in cells[1:3])
+            out.append((cells[0], gold, text, cells[3]))
+    return out
+
+
+@pytest.mark.parametrize(("rule", "gold", "text", "want"), rules(), ids=[r[0] for r in rules()])
+def test_every_rule_of_the_document_holds(rule: str, gold: str, text: str, want: str) -> None:
+    found = verdict(MATH, gold, text)
+    assert (found.kind, found.score) == (want, float(want == "correct")), found.detail
+
+
+def test_the_document_holds_all_rules() -> None:
+    assert len(rules()) > 70
+
+
+# -- where the answer stands ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("<think>\\boxed{1}</think>The answer is \\boxed{2}", "2"),
+        ("<think>\\boxed{1} goes on", None),
+        ("\\boxed{1}</think>\\boxed{2}", "2"),
+        ("<think>a</think><answer>\\boxed{3}</answer>", "3"),
+        ("<think>a</think><answer>3</answer> and more \\boxed{4}", "3"),
+        ("<answer>3</answer> no, <answer>4", None),
+        ("\\boxed{\\boxed{5}}", "5"),
+        ("\\boxed{3+\\boxed{5}}", "3+\\boxed{5}"),
+        ("\\boxed {7}", "7"),
+        ("\\fbox{7}", "7"),
+        ("\\boxed{\\{1,2\\}}", "\\{1,2\\}"),
+        ("\\boxedfoo{7}", "\\boxedfoo{7}"),
+        ("\\boxed{4}, \\boxed{5}, \\boxed{6}", "4, 5, 6"),
+        ("Either \\boxed{4} or \\boxed{5}.", "4, 5"),
+        ("\\boxed{4}\n\n\\boxed{5}", "4, 5"),
+        ("We get \\boxed{4}. Wait, that is a mistake: \\boxed{5}", "5"),
+        ("First \\boxed{4}, " + "and then a long way to go, " * 5 + "\\boxed{5}", "5"),
+        ("So \\boxed{\\phantom{2}} + 1 = 5, and what goes there is \\boxed{4}", "4"),
+        ("**Final Answer:** 42", "42"),
+        ("The answer is: $\\frac{1}{2}$.", "$\\frac{1}{2}$."),
+        ("The final answer is 4. I hope it is correct.", "4"),
+        ("The answer is 3.5 metres", "3.5 metres"),
+        ("#### 12", "12"),
+        ("nothing of the kind was found in here", None),
+        ("", None),
+    ],
+)
+def test_the_final_answer(text: str, want: str | None) -> None:
+    assert final_answer(text).text == want
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [("The answer is 12", None), ("The answer is 12\nand", "12"), ("\\boxed{12} and", "12"), ("12", None)],
+)
+def test_a_completion_that_was_cut_may_hold_half_an_answer(text: str, want: str | None) -> None:
+    assert final_answer(text, StopReason.length).text == want
+
+
+def test_an_answer_far_from_the_end_is_none() -> None:
+    assert final_answer("\\boxed{4}" + "x " * WINDOW).text is None
+    assert final_answer("\\boxed{4}" + "x " * (WINDOW // 4)).text == "4"
+
+
+def test_what_a_reader_may_not_drop_is_not_dropped() -> None:
+    """A wrong extractor would be seen: taking the first box, or the content up to the first brace, fails here."""
+    assert final_answer("\\boxed{1} then \\boxed{\\frac{1}{2}}").text == "\\frac{1}{2}"
+
+
+# -- golds --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        (27.0, "27"),
+        (27, "27.0"),
+        (0.75, "\\frac34"),
+        (["$\\frac{1}{2 n+2}$"], "\\frac{1}{2(n+1)}"),
+        ("Thus it is $\\boxed{12}$.", "12"),
+        ("\\(\\sqrt{2}\\)", "\\sqrt2"),
+        ("$3 \\sqrt{6}$.", "3\\sqrt6"),
+        ("x < - 2", "(-\\infty, -2)"),
+        ("2, 3, \\text{ and } 4", "2,3,4"),
+        ("a=1, b=2", "1, 2"),
+        ("$f(n)=n$, $g(n)=1$", "f(n)=n, g(n)=1"),
+        ("No solution : $\\oslash$", "\\emptyset"),
+        ("\\binom{2n}{n}", "\\frac{(2n)!}{n!n!}"),
+        ("$13 \\mathrm{n}, 5 \\mathrm{~d}$", "13n, 5"),
+        ("$-4.5 \\times 10^{3}$", "-4500"),
+    ],
+)
+def test_golds_of_every_published_shape(gold: Any, answer: str) -> None:
+    assert verdict(MATH, gold, f"\\boxed{{{answer}}}").kind is VerdictKind.correct
+    restated = MATH.restated(said(gold, ""))
+    assert restated is not None
+    assert verdict(MATH, gold, restated).kind is VerdictKind.correct
+    assert verdict(MATH, gold, "\\boxed{-77}").kind is VerdictKind.wrong
+
+
+@pytest.mark.parametrize(
+    "gold", [None, "", "  ", True, {"answer": 4}, [], ["4", "5"], "x" * 2000, "9^{9^{9}}", "It is the one in the middle"]
+)
+def test_a_gold_that_cannot_be_judged_says_nothing_of_the_answer(gold: Any) -> None:
+    found = verdict(MATH, gold, "\\boxed{4}")
+    assert found.kind is VerdictKind.infra_error
+    assert found.detail.startswith("gold: ")
+    assert MATH.restated(said(gold, "")) is None
+
+
+def test_the_order_tells_where_names_are_left_out() -> None:
+    assert verdict(MATH, "a=1, b=2", "\\boxed{2, 1}").kind is VerdictKind.wrong
+    assert verdict(MATH, "a=1, b=2", "\\boxed{b=2, a=1}").kind is VerdictKind.correct
+
+
+# -- limits -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text", ["1" * 51, "+".join("1" * 200), "(" * 21 + "1" + ")" * 21, "x^{1001}", "x**1001", "101!", "(9!)!", "2^{3^{4}}"]
+)
+def test_a_limit_is_a_limit(text: str) -> None:
+    with pytest.raises(OverLimit):
+        check(text, DEFAULT)
+    assert verdict(MATH, "4", f"\\boxed{{{text}}}").kind is VerdictKind.invalid
+
+
+@pytest.mark.parametrize("text", ["1" * 50, "(" * 20 + "1" + ")" * 20, "x^{1000}", "100!", "x^{2}+y^{3}", "e^{x^2}"])
+def test_and_what_is_within_it_passes(text: str) -> None:
+    check(text, DEFAULT)
+    assert verdict(MATH, text, f"\\boxed{{{text} }}").kind is VerdictKind.correct
+
+
+# -- for any text -------------------------------------------------------------------------------------------------------
+
+GOLDS = ("4", "\\frac{1}{2}", "x^2+1", "(1,2)", "\\text{east}", "[0,3)", "x=5", "52_8")
+PIECES = st.sampled_from(
+    [
+        "\\boxed{", "}", "{", "4", "5", "\\frac", "\\sqrt", "^", "!", "(", ")", "[", "]", ",", "=", "<", "\\le", "\\pm", "x",
+        "\\text{", "and", " or ", "%", "\\%", "_", "|", "\\{", "\\}", ".", "$", "\\begin{pmatrix}", "\\end{pmatrix}", "&",
+        "\\\\", "answer is", "####", "<answer>", "</answer>", "</think>", "\n", "\\ln", "\\infty", "\\cup", ":", "i", "e",
+    ]
+)  # fmt: skip
+
+
+def cheap(gold: str, text: str) -> str:
+    """The verdict by exact rules, or that the full parser would be asked."""
+    found = MATH.cheap(said(gold, text))
+    return "asked" if isinstance(found, tuple) else found.kind.value
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.sampled_from(GOLDS), st.one_of(st.text(max_size=80), st.lists(PIECES, max_size=14).map("".join)))
+def test_no_text_raises_and_white_space_at_the_end_changes_nothing(gold: str, text: str) -> None:
+    first = cheap(gold, text)
+    assert first != "infra_error"
+    assert cheap(gold, text) == first
+    assert cheap(gold, text + " \n\t\n") == first
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=60))
+def test_taking_off_what_surrounds_an_answer_is_done_once_and_for_all(text: str) -> None:
+    assert plain(plain(text)) == plain(text)
+
+
+fractions = st.fractions(min_value=-10_000, max_value=10_000, max_denominator=400)
+
+
+def spellings(value: Fraction) -> list[str]:
+    p, q, sign = abs(value.numerator), value.denominator, "-" if value < 0 else ""
+    out = [f"{value}", f"{sign}\\frac{{{p}}}{{{q}}}", f"\\dfrac{{{value.numerator}}}{{{q}}}", f"${value}$", f"({value})"]
+    out += [f"\\frac{{{2 * p}}}{{{2 * q}}}"] if value > 0 else []
+    out += [f"{sign}{p // q}\\frac{{{p % q}}}{{{q}}}"] if p > q > 1 and p % q else []
+    if q == 1:
+        out += [f"{value.numerator:,}", f"{value.numerator}.0", f"x = {value}", f"{value}\\text{{ units}}", f"{sign}0{p}"]
+    if 10**6 % q == 0:
+        out.append(f"{sign}{p * 10**6 // q // 10**6}.{p * 10**6 // q % 10**6:06d}")
+    return out
+
+
+@settings(max_examples=120, deadline=None)
+@given(fractions, st.data())
+def test_a_number_is_right_in_every_spelling_and_another_number_in_none(value: Fraction, data: st.DataObject) -> None:
+    gold, answer = (data.draw(st.sampled_from(spellings(value))) for _ in range(2))
+    assert cheap(gold, f"so it is \\boxed{{{answer}}}.") == "correct"
+    other = data.draw(fractions.filter(lambda f: f != value and abs(f) != abs(value)))
+    assert cheap(gold, f"\\boxed{{{data.draw(st.sampled_from(spellings(other)))}}}") in ("wrong", "invalid")
+
+
+def evaluated(text: str) -> complex:
+    """A plain numerical reading of the small expressions below, for comparison with the exact one."""
+    root = {"r2": 2**0.5, "r3": 3**0.5, "x": 1.7390527, "y": 0.3618034, "I": 1j}
+    return complex(eval(text, {"__builtins__": {}}, root))  # the text is made by this test
+
+
+@st.composite
+def expressions(draw: st.DrawFn, depth: int = 3) -> tuple[str, str]:
+    """An expression as LaTeX and as Python, of the same value."""
+    if depth == 0 or draw(st.booleans()):
+        n = draw(st.integers(1, 9))
+        leaves = [(str(n), str(n)), ("\\sqrt{2}", "r2"), ("\\sqrt3", "r3"), ("x", "x"), ("y", "y"), ("i", "I")]
+        return draw(st.sampled_from(leaves))
+    (a, p), (b, q) = draw(expressions(depth - 1)), draw(expressions(depth - 1))
+    return draw(
+        st.sampled_from(
+            [
+                (f"{a}+({b})", f"({p}+{q})"),
+                (f"({a})-({b})", f"({p}-{q})"),
+                (f"({a})({b})", f"({p}*{q})"),
+                (f"({a})\\cdot ({b})", f"({p}*{q})"),
+                (f"\\frac{{{a}}}{{{b}}}", f"({p}/{q})"),
+                (f"({a})^2", f"({p}**2)"),
+            ]
+        )
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(expressions(depth=2), expressions(depth=2))
+def test_algebra_agrees_with_numbers(first: tuple[str, str], second: tuple[str, str]) -> None:
+    (a, p), (b, q) = first, second
+    try:
+        left, right = readings(a, DEFAULT)[0].forms[0], readings(b, DEFAULT)[0].forms[0]
+        x, y = evaluated(p), evaluated(q)
+        same = algebra.equal(left.value, right.value)  # type: ignore[union-attr]
+    except (algebra.Undefined, algebra.TooHard, ZeroDivisionError):
+        return
+    assert same is (abs(x - y) <= 1e-9 * max(1.0, abs(x)))
+
+
+def test_equal_to_float_precision_is_not_equal() -> None:
+    """A comparison by floats would accept these."""
+    assert cheap("\\frac{1}{2006!}", "\\boxed{\\frac{1}{2005!}}") == "wrong"
+    assert cheap("10^{20}", "\\boxed{10^{20}+1}") == "wrong"
+    assert cheap("\\sqrt{10^{30}+1}", "\\boxed{10^{15}}") in ("wrong", "asked")
+
+
+def test_a_long_answer_and_a_short_one() -> None:
+    assert compare(read_gold("4"), "4" * 300).kind is VerdictKind.invalid  # type: ignore[union-attr]
