@@ -161,7 +161,7 @@ def _message(value: Any, column: str) -> Message:
         raise ValueError(f"{column} holds a message that is no object")
     role = value.get("role", value.get("from"))
     content = value.get("content", value.get("value"))
-    role = SPEAKERS.get(str(role), role)
+    role = SPEAKERS.get(str(role), str(role))
     if role not in ROLES or not isinstance(content, str | list) or not content:
         raise ValueError(f"{column} holds a message without a known role or without content")
     return {"role": role, "content": utf8(content) if isinstance(content, str) else content}

@@ -132,7 +132,7 @@ class Examples:
             try:
                 question, options, gold, verifier = self._understood(row, number)
             except ValueError as error:
-                self.faults.append((self.rows.where(number), str(error)))
+                self.faults.append((self.rows.where(number), " ".join(str(error).split())))
                 continue
             if self.columns.rivals:
                 self._check_rivals(row, number, verifier, options, gold)
