@@ -84,6 +84,8 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("tuple for a list", DOUBLE, "def double(x): return 2 * x if isinstance(x, int) else tuple(2 * x)", ""),
     ("method", DOUBLE, "class Solution:\n    def double(self, x): return 2 * x", ""),
     ("prints too", DOUBLE, "def double(x):\n    print('noise' * 10**5)\n    return x + x", ""),
+    ("annotated", DOUBLE, "class Solution:\n    def double(self, x: List[int]) -> List[int]: return x + x", ""),
+    ("future", DOUBLE, "from __future__ import annotations\ndef double(x: Unknown): return x + x", ""),
     ("no function", DOUBLE, "def twice(x): return 2 * x", "test 1: KeyError"),
     ("returns nothing", DOUBLE, "def double(x): print(2 * x)", "test 1: wrong output"),
     ("bool for int", DOUBLE, "def double(x): return True", "test 1: wrong output"),
@@ -169,6 +171,35 @@ def test_a_test_apart_from_the_program(verifier: Code) -> None:
 
 
 @needs_jail
+def test_a_program_that_goes_on_or_starts_anew(verifier: Code) -> None:
+    prompt = "import math\n\ndef root(x):\n    'The root.'\n"
+    answer = {"form": "check", "tests": ["def check(c): assert c(4) == 2"], "entry": "root", "prompt": prompt}
+    for program in (
+        "    return math.sqrt(x)",
+        "def root(x): return math.sqrt(x)",
+        "from __future__ import annotations\ndef root(x: No): return x ** 0.5",
+    ):
+        assert judged(verifier, answer, program).kind is VerdictKind.correct, program
+    assert judged(verifier, answer, "root = 3").kind is VerdictKind.wrong
+
+
+@needs_jail
+def test_installed_packages_only_where_it_was_asked_for(verifier: Code) -> None:
+    answer = {"form": "stdio", "inputs": [""], "outputs": ["[0 1 2]"]}
+    program = "import numpy\nprint(numpy.arange(3))"
+    assert judged(verifier, answer, program).detail == "test 1: ModuleNotFoundError"
+    apart = {"form": "asserts", "tests": ["import numpy\nfor n in numpy.arange(3): assert f(int(n)) == n"], "setup": ""}
+    assert "imports numpy, which the jail does not have" in judged(verifier, apart, "def f(n): return n").detail
+    rich = Code({"packages": "installed", "workers": 1, "test_seconds": 60, "program_seconds": 60, "memory_mb": 2048})
+    try:
+        assert judged(rich, answer, program).kind is VerdictKind.correct
+        assert judged(rich, apart, "def f(n): return n").kind is VerdictKind.correct
+        assert judged(rich, apart, "def f(n): return 0").kind is VerdictKind.wrong
+    finally:
+        rich.close()
+
+
+@needs_jail
 def test_time_limits(verifier: Code) -> None:
     fast = Code({"workers": 2, "test_seconds": 1, "program_seconds": 2})
     try:
@@ -222,8 +253,8 @@ def test_rows_that_cannot_be_used(verifier: Code) -> None:
 
 @needs_jail
 def test_a_jail_that_does_not_hold_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lax(name: Any, newest: int = 7) -> launch.Tier:
-        return launch.Tier("landlock", (), newest=newest)
+    def lax(name: Any, *, installed: bool) -> launch.Tier:
+        return launch.Tier("landlock", ())
 
     monkeypatch.setattr(code, "make_tier", lax)
     with pytest.raises(UserError, match="does NOT hold"):

@@ -74,6 +74,7 @@ SHAPES: list[tuple[dict[str, Any], dict[str, Any] | None]] = [
         {"form": "check", "tests": ["def check(c):\n    assert c(1)"], "entry": "f", "prompt": "def f(x):\n"},
     ),
     ({"question": "2 + 2", "answer": "4"}, None),
+    ({"ground_truth": "They assert that it is so."}, None),
     ({"test": "some text", "tests": [], "test_list": None}, None),
 ]
 
@@ -116,6 +117,11 @@ def test_a_pickle_is_refused_and_never_read(tmp_path: Path, monkeypatch: pytest.
         ({"test_list": ["assert f(P(1))"], "test_setup_code": "class P:\n  pass"}, "own class P"),
         ({"test": "import io\nassert f(io)", "entry_point": "f"}, "defines no check"),
         ({"test": "import io\nimport sys\nassert f(1)"}, "uses io"),
+        (
+            {"test": "from solution import f\n\ndef test_f():\n    assert f(1) == 2\n"},
+            "defines test_f and never uses it",
+        ),
+        ({"test_list": ["assert True", "assert 1 + 1 == 2"]}, "never call the program"),
     ],
 )
 def test_rows_that_are_refused(row: dict[str, Any], reason: str) -> None:

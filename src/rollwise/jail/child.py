@@ -93,6 +93,19 @@ def _execute(source: str, namespace: dict[str, Any]) -> None:
     exec(compile(source, "<program>", "exec", dont_inherit=True), namespace)
 
 
+def _execute_behind(before: str, program: str, namespace: dict[str, Any]) -> None:
+    """As one text, since the program may go on where `before` ends; one after the other where that is no Python, as
+    with imports from `__future__`, which must come first."""
+    joined = f"{before}\n{program}" if before else program
+    try:
+        compile(joined, "<program>", "exec", dont_inherit=True)
+    except SyntaxError:
+        _execute(before, namespace)
+        _execute(program, namespace)
+    else:
+        _execute(joined, namespace)
+
+
 def _script(job: Frame) -> int:
     """As `python program.py`: to the end of its threads and exit functions. The exit status is the result."""
     status = 0
@@ -111,7 +124,7 @@ def _script(job: Frame) -> int:
 def _serve(job: Frame) -> int:
     """Defines the program's functions, then calls them one at a time as asked. Values go out, judgements do not."""
     namespace = _module("program")
-    _execute(job["program"], namespace)
+    _execute_behind(job["before"], job["program"], namespace)
     send({"loaded": True})
     while (request := receive()) is not None:
         try:

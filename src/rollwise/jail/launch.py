@@ -12,6 +12,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +27,15 @@ REPLY_SECONDS = 20.0  # for a launcher to start or to answer; far above what eit
 HERE = Path(__file__).parent
 SCRATCH = "/scratch"
 SCRATCH_BYTES = 64 << 20
-ENVIRONMENT = {"LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "PATH": "/usr/bin:/bin"}  # all that a program can see of it
+# All that a program can see of it. One thread for numerical packages: each of theirs reserves address space.
+ENVIRONMENT = {
+    "LANG": "C.UTF-8",
+    "PYTHONHASHSEED": "0",
+    "PATH": "/usr/bin:/bin",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
 
 
 class LauncherError(Exception):
@@ -43,12 +52,15 @@ class Tier:
     single: bool = False  # a launcher of its own for each program
     scratch: str | None = None  # a folder that exists only inside
     newest: int = NEWEST  # version of Landlock not to be exceeded; 0: as if there were none
+    packages: tuple[str, ...] = ()  # folders of installed packages that programs may import from
 
 
-def make_tier(name: TierName, newest: int = NEWEST) -> Tier:
-    """The tier `name` on this machine. Raises UserError where something it needs is missing."""
+def make_tier(name: TierName, newest: int = NEWEST, *, installed: bool = False) -> Tier:
+    """The tier `name` on this machine; `installed`: programs may import the packages of this environment. Raises
+    UserError where something it needs is missing."""
+    packages = tuple(dict.fromkeys(sysconfig.get_path(p) for p in ("purelib", "platlib"))) if installed else ()
     if name == "none":
-        return Tier("none", (), newest=newest)
+        return Tier("none", (), newest=newest, packages=packages)
     if sys.platform != "linux":
         raise UserError(f"code jail: tier {name} needs Linux, this is {sys.platform}; tier none runs code unprotected")
     abi = Kernel(newest).abi()
@@ -58,12 +70,13 @@ def make_tier(name: TierName, newest: int = NEWEST) -> Tier:
                 "code jail: tier landlock needs a kernel with Landlock (Linux 5.13 or newer, enabled at boot); "
                 "install bubblewrap and set tier to bwrap, or use another machine"
             )
-        return Tier("landlock", ("landlock", "seccomp"), newest=newest)
+        return Tier("landlock", ("landlock", "seccomp"), newest=newest, packages=packages)
     command = shutil.which("bwrap")
     if command is None:
         raise UserError("code jail: tier bwrap needs the command bwrap; install the package bubblewrap")
     layers = ("landlock", "seccomp") if abi >= 1 else ("seccomp",)
-    return Tier("bwrap", layers, bubblewrap(command), single=True, scratch=SCRATCH, newest=newest)
+    prefix = bubblewrap(command, packages)
+    return Tier("bwrap", layers, prefix, single=True, scratch=SCRATCH, newest=newest, packages=packages)
 
 
 def python() -> str:
@@ -71,11 +84,11 @@ def python() -> str:
     return os.path.realpath(sys.executable)
 
 
-def bubblewrap(command: str) -> tuple[str, ...]:
+def bubblewrap(command: str, packages: Sequence[str]) -> tuple[str, ...]:
     """New namespaces of every kind, no network, and a file system of the interpreter, the libraries and a bounded
     scratch folder."""
     out = [command, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-    for folder in ("/usr", "/lib", "/lib64", "/bin", sys.base_prefix, str(HERE)):
+    for folder in ("/usr", "/lib", "/lib64", "/bin", sys.base_prefix, str(HERE), *packages):
         out += ["--ro-bind-try", folder, folder]
     out += ["--dev", "/dev", "--size", str(SCRATCH_BYTES), "--tmpfs", SCRATCH, "--chdir", SCRATCH, "--"]
     return tuple(out)
@@ -89,20 +102,26 @@ class Launcher:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.connection = ours
         self._exits: dict[int, dict[str, Any]] = {}
-        options = json.dumps({"layers": tier.layers, "newest": tier.newest, "scratch": tier.scratch})
-        interpreter = [python(), "-s", "-S", "-P", "-B", "-X", "utf8", str(HERE / "zygote.py"), options]
-        theirs_fd = theirs.fileno()
-        self.process = subprocess.Popen(
-            [*tier.prefix, *interpreter, str(theirs_fd)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=ENVIRONMENT,
-            pass_fds=[theirs_fd],
-            start_new_session=True,
-            cwd="/",
+        options = json.dumps(
+            {"layers": tier.layers, "newest": tier.newest, "scratch": tier.scratch, "packages": tier.packages}
         )
-        theirs.close()
+        interpreter = [python(), "-s", "-S", "-P", "-B", "-X", "utf8", str(HERE / "zygote.py"), options]
+        try:
+            self.process = subprocess.Popen(
+                [*tier.prefix, *interpreter, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=ENVIRONMENT,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+                cwd="/",
+            )
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
 
     def spawn(self, fds: Sequence[int], limits: Limits) -> int:
         """A child with these descriptors: stdin, stdout, frames, scratch. Raises LauncherError."""

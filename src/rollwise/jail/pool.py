@@ -57,31 +57,35 @@ class Worker:
 
 
 class Pool:
-    """`workers` launchers, started when first needed."""
+    """`workers` launchers, started when first needed. `map` may be called from several threads."""
 
     def __init__(
         self, tier: Tier, limits: Limits, output_bytes: int, workers: int = 1, launch: Launch = Launcher
     ) -> None:
         self.tier = tier
         self._make = functools.partial(Worker, tier, limits, output_bytes, launch)
-        self._count, self._owner = workers, os.getpid()
-        self._workers = [self._make() for _ in range(workers)]
+        self._count = workers
+        self._fill()
+
+    def _fill(self) -> None:
+        self._owner = os.getpid()
+        self._workers = [self._make() for _ in range(self._count)]
+        self._free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+        for worker in self._workers:
+            self._free.put(worker)
 
     def map(self, function: Callable[[Worker, T], R], items: Sequence[T]) -> list[R | LauncherError]:
         """`function(worker, item)` for every item, in order. One whose launcher fails is tried once more with a fresh
         one; failing again, its place holds the error."""
         if self._owner != os.getpid():  # after a fork the launchers are the other process's
-            self._owner, self._workers = os.getpid(), [self._make() for _ in range(self._count)]
-        free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
-        for worker in self._workers:
-            free.put(worker)
+            self._fill()
 
         def one(item: T) -> R | LauncherError:
-            worker = free.get()
+            worker = self._free.get()
             try:
                 return _twice(function, worker, item)
             finally:
-                free.put(worker)
+                self._free.put(worker)
 
         if len(items) == 1 or self._count == 1:
             return [one(item) for item in items]

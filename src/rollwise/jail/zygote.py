@@ -38,7 +38,9 @@ LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
 
 
 class Zygote:
-    def __init__(self, connection: int, layers: list[str], newest: int, scratch: str | None) -> None:
+    def __init__(
+        self, connection: int, layers: list[str], newest: int, scratch: str | None, packages: list[str]
+    ) -> None:
         self.layers = layers
         self.scratch = scratch  # a folder of the launcher's own file system, in place of the one that is handed over
         if connection != CONTROL:  # 0 to 3 stay taken, so that nothing opened later has a number the child needs
@@ -47,7 +49,7 @@ class Zygote:
         self.connection = socket.socket(fileno=CONTROL)
         self.kernel = Kernel(newest)
         self.children: dict[int, int] = {}  # pidfd: pid
-        self.read = _opened(_library()) if "landlock" in layers else []
+        self.read = _opened([*_library(), *packages]) if "landlock" in layers else []
         self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
 
     def run(self) -> None:
@@ -161,7 +163,8 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     settings = json.loads(sys.argv[1])
-    Zygote(int(sys.argv[2]), settings["layers"], settings["newest"], settings["scratch"]).run()
+    sys.path += settings["packages"]
+    Zygote(int(sys.argv[2]), **settings).run()
 
 
 if __name__ == "__main__":

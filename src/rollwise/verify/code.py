@@ -10,6 +10,8 @@ or 0.
 from __future__ import annotations
 
 import atexit
+import importlib.util
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,7 +43,7 @@ class Code:
 
     def __init__(self, settings: Mapping[str, Any] | CodeSettings | None = None) -> None:
         self.settings = settings if isinstance(settings, CodeSettings) else read_settings(settings)
-        tier = make_tier(self.settings.tier)
+        tier = make_tier(self.settings.tier, installed=self.settings.packages == "installed")
         self.probe: ProbeResult = prove(tier)
         self.notes: tuple[str, ...] = self.probe.missing
         if tier.name == "none":
@@ -73,7 +75,7 @@ class Code:
 
     def _unrun(self, completion: Completion) -> Verdict | None:
         """The verdict of what need not be run: a row or a text that is not fit for it."""
-        if (reason := _unfit(completion.prompt.answer)) is not None:
+        if (reason := _unfit(completion.prompt.answer, self.settings)) is not None:
             return infra_error(f"gold: {reason}")
         program, reason = self._program(completion)
         if program is None:
@@ -131,7 +133,7 @@ def _blocks(text: str) -> tuple[list[str], bool, bool]:
     return marked or unmarked, current is not None and mark in MARKED, any_fence
 
 
-def _unfit(answer: object) -> str | None:
+def _unfit(answer: object, settings: CodeSettings) -> str | None:
     """Why a gold cannot be used, None where it can."""
     if not isinstance(answer, Mapping) or answer.get("form") not in FORMS:
         return "not tests in a form this verifier reads"
@@ -140,12 +142,20 @@ def _unfit(answer: object) -> str | None:
         return f"its tests lack {', '.join(lacking)}"
     try:
         if "tests" in FORMS[answer["form"]]:
-            plan(answer)
+            lacking = sorted(m for m in plan(answer).imports if not _importable(m, settings))
+            if lacking:
+                return f"its test code imports {lacking[0]}, which the jail does not have (setting packages)"
         elif not answer["inputs"] or len(answer["inputs"]) != len(answer["outputs"]):
             return "as many inputs as outputs are needed, and at least one"
     except (ValueError, TypeError) as error:
         return str(error)
     return None
+
+
+def _importable(module: str, settings: CodeSettings) -> bool:
+    if module in sys.stdlib_module_names:
+        return True
+    return settings.packages == "installed" and importlib.util.find_spec(module) is not None
 
 
 def _careful(worker: Worker, job: Job) -> str | Exception:

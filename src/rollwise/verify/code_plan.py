@@ -49,6 +49,7 @@ class Plan:
     code: str = ""  # apart: the test itself
     before: str = ""  # belongs in front of the program
     alias: tuple[str, str] = ("", "")  # a name in the tests, and the function it stands for
+    imports: frozenset[str] = frozenset()  # apart: modules that the test code imports
 
 
 def plan(tests: Mapping[str, Any]) -> Plan:
@@ -77,18 +78,14 @@ def _check_plan(body: list[ast.stmt], code: str, entry: str, prompt: str) -> Pla
         raise ValueError("its test code defines no check(candidate)")
     candidate = check.args.args[0].arg
     others = [s for s in body if s is not check and not _inert(s)]
-    functions = frozenset({entry, candidate})
+    functions, alias = frozenset({entry, candidate}), (candidate, entry)
     if not others and (split := _split(check.body, functions)) is not None:
-        return Plan(split, functions, before=prompt, alias=(candidate, entry))
+        return Plan(split, functions, before=prompt, alias=alias)
     _refuse_watching(body, functions)
-    return Plan(
-        None,
-        frozenset({entry}),
-        setup=prompt,
-        code=f"{code}\n\ncheck({entry})\n",
-        before=prompt,
-        alias=(candidate, entry),
-    )
+    _refuse_idle([s for s in body if s is not check])
+    needed = _imports([*body, *_parsed(prompt)])
+    called = f"{code}\n\ncheck({entry})\n"
+    return Plan(None, frozenset({entry}), prompt, called, before=prompt, alias=alias, imports=needed)
 
 
 def _assert_plan(body: list[ast.stmt], code: str, setup: str) -> Plan:
@@ -107,7 +104,8 @@ def _assert_plan(body: list[ast.stmt], code: str, setup: str) -> Plan:
     if (split := _split(body, functions)) is not None:
         return Plan(split, functions, before=setup)
     _refuse_watching(body, functions)
-    return Plan(None, functions, setup=setup, code=code, before=setup)
+    _refuse_idle(body)
+    return Plan(None, functions, setup, code, before=setup, imports=_imports([*prepared, *body]))
 
 
 def _split(body: list[ast.stmt], functions: frozenset[str]) -> tuple[ast.expr, ...] | None:
@@ -118,6 +116,8 @@ def _split(body: list[ast.stmt], functions: frozenset[str]) -> tuple[ast.expr, .
             out.append(statement.test)
         elif not _inert(statement):
             return None
+    if not any(isinstance(n, ast.Name) and n.id in functions for expression in out for n in ast.walk(expression)):
+        raise ValueError("its tests never call the program")
     return tuple(out)
 
 
@@ -132,17 +132,26 @@ def _inert(statement: ast.stmt) -> bool:
     )
 
 
+def _refuse_idle(body: list[ast.stmt]) -> None:
+    """Raises ValueError for asserts in functions or classes that nothing uses: everything would pass them."""
+    used = {n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name)}
+    for statement in body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and statement.name not in used:
+            raise ValueError(f"its test code defines {statement.name} and never uses it")
+
+
+def _imports(body: list[ast.stmt]) -> frozenset[str]:
+    """Top-level names of the modules that the code imports."""
+    nodes = [n for s in body for n in ast.walk(s)]
+    plain = {alias.name.split(".")[0] for n in nodes if isinstance(n, ast.Import) for alias in n.names}
+    return frozenset(plain | {(n.module or "").split(".")[0] for n in nodes if isinstance(n, ast.ImportFrom)})
+
+
 def _refuse_watching(body: list[ast.stmt], functions: frozenset[str]) -> None:
     """Raises ValueError for test code that cannot be parted from the program's process."""
+    if watched := sorted(_imports(body) & WATCHERS):
+        raise ValueError(f"its test code uses {watched[0]} to watch the program's own process")
     for node in (n for s in body for n in ast.walk(s)):
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [a.name.split(".")[0] for a in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names = [(node.module or "").split(".")[0]]
-        for name in names:
-            if name in WATCHERS:
-                raise ValueError(f"its test code uses {name} to watch the program's own process")
         result = node.value if isinstance(node, ast.Expr | ast.Attribute) else None
         if isinstance(result, ast.Call) and isinstance(result.func, ast.Name) and result.func.id in functions:
             raise ValueError(

@@ -18,6 +18,23 @@ from rollwise.verify.code_eval import evaluate, same
 from rollwise.verify.code_plan import Plan, plan
 from rollwise.verify.code_settings import CodeSettings
 
+Frame = dict[str, Any]
+# What judges of this form put before a solution (LiveCodeBench, LeetCode): annotations such as List[int] need it.
+JUDGE_IMPORTS = "\n".join(
+    [
+        "from string import *",
+        "from collections import *",
+        "from heapq import *",
+        "from bisect import *",
+        "from math import *",
+        "from itertools import *",
+        "from functools import *",
+        "from builtins import *",  # `pow` again, which math has too
+        "from typing import *",
+        "import bisect, collections, copy, functools, heapq, itertools, math, operator, random, re, string, sys",
+    ]
+)
+
 
 class Failed(Exception):
     """The program failed a test. The message is the kind of failure, never the expected value."""
@@ -39,7 +56,7 @@ def run_job(worker: Worker, job: Job) -> str:
     try:
         if job.tests["form"] == "calls":
             with worker.session() as session:
-                program = _Program(session, job, limit, job.program)
+                program = _Program(session, job, limit, JUDGE_IMPORTS)
                 for number, (given, wanted) in enumerate(
                     zip(job.tests["inputs"], job.tests["outputs"], strict=True), 1
                 ):
@@ -50,7 +67,7 @@ def run_job(worker: Worker, job: Job) -> str:
         if planned.split is None:
             return _apart(worker, job, planned, limit)
         with worker.session() as session:
-            program = _Program(session, job, limit, _whole(planned, job.program), planned.alias)
+            program = _Program(session, job, limit, planned.before, planned.alias)
             for number, expression in enumerate(planned.split, 1):
                 try:
                     held = evaluate(expression, program.call, planned.functions)
@@ -63,30 +80,27 @@ def run_job(worker: Worker, job: Job) -> str:
         return f"test {max(number, 1)}: {failed}"
 
 
-def _whole(planned: Plan, program: str) -> str:
-    """The program behind the code that the row sets before it: imports, helpers, an opened definition."""
-    return f"{planned.before}\n{program}" if planned.before else program
-
-
 class _Program:
-    """The functions of a program in a jail. Loaded with its first call, whose time it shares."""
+    """The functions of a program in a jail. Loaded with its first call, whose time it shares, behind the code that
+    belongs before it: imports, helpers, an opened definition."""
 
     def __init__(
-        self, session: Session, job: Job, limit: float, program: str, alias: tuple[str, str] = ("", "")
+        self, session: Session, job: Job, limit: float, before: str, alias: tuple[str, str] = ("", "")
     ) -> None:
         self._session, self._settings, self._limit, self._alias = session, job.settings, limit, alias
-        self._loading: str | None = program
+        self._loading: Frame | None = {"mode": "serve", "before": before, "program": job.program}
+        self.calls = 0
 
     def reply(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """What the process answers to a call, its arguments encoded: `value`, or `error`. Raises Failed where it says
         nothing in time."""
         deadline = min(self._limit, time.monotonic() + self._settings.test_seconds)
         if self._loading is not None:
-            frame = {"mode": "serve", "program": self._loading}
-            self._loading = None
+            frame, self._loading = self._loading, None
             loaded = self._ask(frame, deadline)
             if "loaded" not in loaded:
                 raise Failed(_named(str(loaded.get("error", "nothing that can be read"))))
+        self.calls += 1
         return self._ask({"call": name, "args": list(args), "kwargs": dict(kwargs)}, deadline)
 
     def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -119,7 +133,7 @@ class _Program:
 def _apart(worker: Worker, job: Job, planned: Plan, limit: float) -> str:
     """The test code in one jail and the program in another; calls and values pass between them through here."""
     with worker.session() as session, worker.session() as testing:
-        program = _Program(session, job, limit, _whole(planned, job.program))
+        program = _Program(session, job, limit, planned.before)
         frame: dict[str, Any] = {
             "mode": "check",
             "setup": planned.setup,
@@ -133,7 +147,9 @@ def _apart(worker: Worker, job: Job, planned: Plan, limit: float) -> str:
             if "call" not in said:
                 break
             frame = program.relay(said["call"], said["args"], said["kwargs"])
-        return "" if said.get("passed") is True else f"tests: {_named(str(said.get('error')))}"
+        if said.get("passed") is not True:
+            return f"tests: {_named(str(said.get('error')))}"
+        return "" if program.calls else "tests: never called the program"
 
 
 def _scripts(worker: Worker, job: Job, limit: float) -> str:

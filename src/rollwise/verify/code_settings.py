@@ -23,6 +23,9 @@ class CodeSettings:
     memory_mb: int = key(512, "address space of a program, in MiB", ge=128, le=1 << 16)
     output_kb: int = key(1024, "output of one test, in KiB; more is wrong", ge=1, le=1 << 16)
     workers: int = key(0, "programs that run side by side; 0: one for each core", ge=0, le=256)
+    packages: Literal["standard", "installed"] = key(
+        "standard", "what programs may import: the standard library, or also the packages of this environment"
+    )
     source: Literal["fenced", "any"] = key(
         "fenced", "fenced: the program is the last complete code block; any: without a block, the whole text"
     )

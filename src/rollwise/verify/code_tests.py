@@ -117,10 +117,15 @@ def _asserts(row: Mapping[str, Any]) -> Tests | None:
     for column in ("test_list", "test_cases", "test", "tests", "ground_truth", "assertion"):
         found = _loaded(row.get(column))
         listed = found if isinstance(found, list) else [found]
-        if listed and all(isinstance(t, str) for t in listed) and any("assert" in t for t in listed):
+        if listed and all(isinstance(t, str) for t in listed) and any(_asserting(t) for t in listed):
             more = row.get("challenge_test_list") if column == "test_list" else None
             return {"form": "asserts", "tests": [*listed, *(more or [])], "setup": setup}
     return None
+
+
+def _asserting(text: str) -> bool:
+    """Whether a line begins with an assert statement; the word alone may be part of any text."""
+    return any(line.lstrip().startswith(("assert ", "assert(")) for line in text.splitlines())
 
 
 def _reference(row: Mapping[str, Any]) -> str | None:
