@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,7 @@ from rollwise.verify.reward_value import NoScore, value_of, values_of
 from rollwise.verify.scoring import Completion, infra_error
 from rollwise.verify.user import UserRewards
 from tests.conftest import SMALL, Finished
+from tests.models import tiny_model
 
 Train = Callable[..., Finished]
 RIGHT = Verdict(kind=VerdictKind.correct, score=1.0)
@@ -68,6 +70,11 @@ def said(text: str, answer: Any = "12", **meta: Any) -> Completion:
 def scored(folder: Path, text: str, own: list[Verdict], texts: list[str] | None = None) -> list[Verdict]:
     rewards = UserRewards({written(folder, text): 1.0})
     return rewards.verdicts([said(t) for t in texts or ["12"] * len(own)], own)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_model(tmp_path_factory.mktemp("tiny"), "Qwen3")
 
 
 @pytest.fixture(scope="module")
@@ -250,6 +257,33 @@ def test_without_a_gold_the_score_says_what_is_correct(tmp_path: Path) -> None:
         got = rewards.verdicts([said("1"), said("0.5"), said("1")], [GOLDLESS, GOLDLESS, failed])
         assert [(v.kind.value, v.score) for v in got[:2]] == [(kinds[0], 1.0), (kinds[1], 0.5)]
         assert got[2] == failed  # the verifier failed on an answer it could have judged
+
+
+def test_rows_without_any_gold_train_on_the_score(tmp_path: Path, tiny: Path, capsys: Any) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps({"prompt": f"Say a number above {i}.", "floor": i}) + "\n" for i in range(24)))
+    text = "def f(completions, floor, answer):\n    return [len(c[0]['content']) / 8 for c in completions]"
+    argv = ["train", "--task", "data", "--model", str(tiny), "--output", str(tmp_path / "run"), "--method", "grpo"]
+    for setting in (
+        f"task_args={{data: {rows}, verifier: none}}",
+        f"reward={written(tmp_path, text)}",
+        "budget.steps=1",
+        "prompts_per_step=4",
+        "group_size=2",
+        "sampling.max_completion_length=8",
+        "log.rollouts=true",
+        "log.report=false",
+    ):
+        argv += ["--set", setting]
+    assert main(argv) == 0, capsys.readouterr().err
+    done = Finished(tmp_path / "run")
+    verdicts = [(r["verdict"], len(r["text"]) / 8) for g in done.groups() for r in g["rollouts"]]
+    assert all(v["score"] == s and v["kind"] == ("correct" if s >= 1 else "wrong") for v, s in verdicts)
+    assert done.groups()[0]["prompt"]["messages"][0]["content"].endswith(".")  # no word on how to answer
+    capsys.readouterr()
+    argv[argv.index(str(tmp_path / "run"))] = str(tmp_path / "other")
+    assert main([a.replace(", verifier: none", "") for a in argv]) == 2
+    assert "no column for the gold answer" in capsys.readouterr().err
 
 
 def test_a_verdict_stands_as_it_is(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from rollwise.folder import Display, RunFolder, check_free, free_output, interru
 from rollwise.policy import Policy
 from rollwise.records import Prompt
 from rollwise.tasks import PromptSource, Task, anchored
+from rollwise.tasks.rewarded import Rewarded
 
 # Settings that may differ between a run and its continuation: none changes what a step does.
 MAY_CHANGE = ("budget.", "checkpoint.", "log.")
@@ -67,7 +68,7 @@ def _load(config: RunConfig, display: Display) -> tuple[dict[str, Task], Policy]
     tasks = load_tasks(config, display.note)
     check_data(config, tasks)
     for task in tasks.values():
-        for note in (*task.notes, check_golds(task)):
+        for note in (*task.notes, check_golds(task.own if isinstance(task, Rewarded) else task)):
             if note:
                 display.note(note)
     display.note(f"loading {config.model}")

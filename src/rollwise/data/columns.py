@@ -166,7 +166,7 @@ def _verdict(name: str, value: Any) -> bool:
 
 
 def choose(found: Census, given: Mapping[str, str], where: str, *, code: bool) -> Columns:
-    """The mapping of a source; `given` overrides. `code`: the gold is the row's tests. Raises UserError."""
+    """The mapping of a source; `given` overrides. `code`: no column need hold the gold. Raises UserError."""
     checked_map(given, "task_args.map.")
     for part, column in given.items():
         if column and part != "gold" and not found.has(column) and not found.has(column.split(".")[0]):

@@ -259,7 +259,7 @@ def _load(name: str, reading: Reading) -> Examples:
     rows = open_rows(name, reading.split)
     count = len(rows) if reading.limit is None else min(reading.limit, len(rows))
     found = census(islice(iter(rows), count), has_tests)
-    code = reading.verifier == "code" or (reading.verifier is None and found.coded == found.rows)
+    code = reading.verifier in ("code", "none") or (reading.verifier is None and found.coded == found.rows)
     examples = Examples(rows, choose(found, reading.map, name, code=code), reading, name)
     examples.scan(count)
     return examples

@@ -14,6 +14,7 @@ from rollwise.tasks.templates import FRAME
 
 ANSWER = "Reason step by step, then give the final answer inside \\boxed{}."
 HOW: dict[str, str] = {
+    "none": "",
     "math": ANSWER,
     "geometry": ANSWER,
     "gsm8k": 'Reason step by step, then end with a line that holds "#### " and the final number.',
@@ -101,7 +102,7 @@ def _joined(content: Any, tail: str) -> Any:
 
 def _tail(example: Example) -> str:
     how = _program(example.gold.answer) if example.verifier == "code" else HOW.get(example.verifier, ANSWER)
-    return f"{_options(example)}\n\n{how}"
+    return f"{_options(example)}\n\n{how}" if how else _options(example)
 
 
 def _program(tests: dict[str, Any]) -> str:

@@ -22,13 +22,13 @@ class Rewarded:
         self.heldout: PromptSource = task.heldout
         self.notes = task.notes
         self.rewards = rewards
-        self._task = task
+        self.own = task  # judged by its verifier alone
         for source in (task.train, task.heldout):
             if len(source):
                 rewards.check(source[0])
 
     def judge(self, completions: Sequence[Completion]) -> list[Verdict]:
-        return self.rewards.verdicts(completions, judged(self._task.judge, completions))
+        return self.rewards.verdicts(completions, judged(self.own.judge, completions))
 
     def restated(self, completion: Completion) -> str | None:
         """The gold said back, where the task can."""

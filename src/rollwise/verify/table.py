@@ -18,6 +18,7 @@ _TABLE: dict[str, tuple[str, str]] = {
     "geometry": ("geometry", "Geometry"),
     "countdown": ("countdown", "CountdownVerifier"),
     "code": ("code", "Code"),
+    "none": ("unjudged", "Unjudged"),
 }
 _WITH_SETTINGS = {"code"}
 

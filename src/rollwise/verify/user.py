@@ -23,9 +23,10 @@ from rollwise.verify.reward_file import load_function
 from rollwise.verify.reward_shapes import Scorer, scorer
 from rollwise.verify.reward_value import ABSENT, NoScore, Value
 from rollwise.verify.scoring import Completion, infra_error
+from rollwise.verify.unjudged import REASON
 
 SLOW = 60.0  # seconds a batch may take before the user is told
-NO_GOLD = "gold:"  # how the detail of a verdict begins that found no gold it can read
+NO_GOLD = ("gold:", REASON)  # how the detail of a verdict begins that found no gold it can read
 
 
 class UserRewards:
