@@ -151,6 +151,32 @@ def test_a_users_mistakes_are_one_line(
     assert Path("a.jsonl").read_text() == "{}\n"
 
 
+PROGRAM = "```python\ndef f(x): return 2 * x\n```"
+TESTS = ["assert f(1) == 2", "assert f(2) == 4"]
+
+
+def test_code_rows_carry_tests_of_any_shape(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shapes: list[dict[str, Any]] = [
+        {"tests": TESTS},
+        {"tests": "\n".join(TESTS)},
+        {"gold": TESTS},
+        {"gold": None, "test_list": TESTS},
+        {"gold": {"form": "asserts", "tests": TESTS, "setup": ""}},
+        {"gold": "the reference, not tests", "tests": TESTS},
+        {"tests": {"inputs": ["1\n"], "outputs": ["2\n"]}},  # wrong: it prints nothing
+        {"gold": "no tests at all"},  # infra_error: nothing to judge by
+        {"completion": PROGRAM},  # a bad line
+    ]
+    status, rows, err = verify(
+        capsys, write(tmp_path / "a.jsonl", [{"task": "code", "completion": PROGRAM, **s} for s in shapes])
+    )
+    if err.startswith("rollwise: error: code jail"):
+        pytest.skip(f"no jail on this machine: {err}")
+    assert status == 1
+    assert [r["verdict"] for r in rows] == ["correct"] * 6 + ["wrong", "infra_error", None]
+    assert rows[-2]["detail"].startswith("gold: ") and rows[-1]["error"] == "no 'gold' and no 'tests'"
+
+
 def test_standard_input_is_answered_line_by_line() -> None:
     """Not at the end: the first verdict comes while the input is still open."""
     argv = [sys.executable, "-m", "rollwise", "verify", "-"]

@@ -137,13 +137,13 @@ def _completion(row: dict[str, Any], number: int) -> tuple[str, Completion]:
 
 
 def _gold(task: str, row: dict[str, Any]) -> Any:
-    if task == "code" and row.get("gold") is None:
+    if task == "code":
         from rollwise.verify.code_tests import tests_of
 
-        tests = tests_of(row)
-        if tests is None:
+        tests = tests_of(row) or tests_of({"tests": row.get("gold")})
+        if tests is None and row.get("gold") is None:
             raise ValueError("no 'gold' and no 'tests'")
-        return tests
+        return tests or row["gold"]
     if "gold" not in row:
         raise ValueError("no 'gold'")
     return row["gold"]
