@@ -125,8 +125,9 @@ def test_bubblewrap_holds() -> None:
 
 def test_tiers_need_linux(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rollwise.jail.launch.sys.platform", "darwin")
-    with pytest.raises(UserError, match="needs Linux"):
-        make_tier("landlock")
+    for name in ("landlock", "bwrap", "none"):
+        with pytest.raises(UserError, match="needs Linux"):
+            make_tier(name)
 
 
 def test_a_launcher_that_dies_is_replaced() -> None:
@@ -148,8 +149,11 @@ def test_a_launcher_that_dies_is_replaced() -> None:
 
 
 def test_a_launcher_that_dies_under_a_running_program() -> None:
+    pids: list[int] = []
+
     def kills(worker: Worker, a: int) -> str:
         with worker.session(b"") as session:
+            pids.append(session._number())
             worker._warm().process.kill()
             return session.script("while True: pass", 20).how
 
@@ -157,6 +161,11 @@ def test_a_launcher_that_dies_under_a_running_program() -> None:
     try:
         (failed,) = pool.map(kills, [1])
         assert isinstance(failed, LauncherError)
+        assert len(pids) == 2  # it was tried again; and the programs have gone with their launchers
+        deadline = time.monotonic() + 20
+        while any(alive(p) for p in pids) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not [p for p in pids if alive(p)]
         assert pool.map(adds, [4]) == ["5\n"]
     finally:
         pool.close()

@@ -51,6 +51,7 @@ def judged(verifier: Code, answer: Any, program: str) -> Verdict:
     return verifier.judge([asked(answer, fenced(program))])[0]
 
 
+TOO_DEEP = "test 1: a result too large or nested too deep"
 F = "f = lambda: sum(map(int, input().split()))\n"
 
 # Programs and the verdict that each must get. `wrong` comes with the detail.
@@ -94,8 +95,8 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("exits later", DOUBLE, "import os\ndef double(x): os._exit(0)", "test 1: the process ended"),
     ("closes", DOUBLE, "import os\ndef double(x): os.close(3)", "test 1: the process ended"),
     ("too large", DOUBLE, "def double(x): return 'x' * 10**6", "test 1: over 64 KiB of output"),
-    ("endless value", DOUBLE, "def double(x):\n    a = []\n    a.append(a)\n    return a", "test 1: result"),
-    ("wide value", DOUBLE, "def double(a):\n    for _ in range(50): a = [a, a]\n    return a", "test 1: result"),
+    ("endless value", DOUBLE, "def double(x):\n    a = []\n    a.append(a)\n    return a", TOO_DEEP),
+    ("wide value", DOUBLE, "def double(a):\n    for _ in range(50): a = [a, a]\n    return a", TOO_DEEP),
     ("collisions", DOUBLE, "def double(x): return set(range(10001))", "test 1: too many members of sets and dicts"),
     (
         "equal to everything",
@@ -317,6 +318,7 @@ def test_a_text_without_a_block() -> None:
     assert extract("```cpp\nx\n```", whole=True)[0] is None
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="`\n apython<>/think", max_size=300))
 def test_extraction_never_raises(text: str) -> None:
     program, reason = extract(text)
@@ -336,7 +338,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(VALUES)
 def test_values_come_back_as_they_were(value: Any) -> None:
     back = values.decode(values.encode(value))
@@ -344,6 +346,7 @@ def test_values_come_back_as_they_were(value: Any) -> None:
     assert same(back, value)
 
 
+@settings(deadline=None)
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda s: st.lists(s, max_size=4)))
 def test_decoding_raises_nothing_else(data: Any) -> None:
     with contextlib.suppress(values.ValueLimit):

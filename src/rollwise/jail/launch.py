@@ -58,11 +58,11 @@ class Tier:
 def make_tier(name: TierName, newest: int = NEWEST, *, installed: bool = False) -> Tier:
     """The tier `name` on this machine; `installed`: programs may import the packages of this environment. Raises
     UserError where something it needs is missing."""
+    if sys.platform != "linux":
+        raise UserError(f"code jail: tier {name} needs Linux, this is {sys.platform}; programs are not run here")
     packages = tuple(dict.fromkeys(sysconfig.get_path(p) for p in ("purelib", "platlib"))) if installed else ()
     if name == "none":
         return Tier("none", (), newest=newest, packages=packages)
-    if sys.platform != "linux":
-        raise UserError(f"code jail: tier {name} needs Linux, this is {sys.platform}; tier none runs code unprotected")
     abi = Kernel(newest).abi()
     if name == "landlock":
         if abi < 1:

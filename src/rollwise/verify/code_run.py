@@ -188,7 +188,7 @@ def _why(event: Event, settings: CodeSettings) -> str:
 def _named(error: str) -> str:
     """The class of an exception as the program's process told it: at most a short name."""
     short = "".join(c for c in error[:60] if c.isalnum() or c in "_ ")
-    return "over the memory limit" if short == "MemoryError" else short
+    return {"MemoryError": "over the memory limit", "result": "a result too large or nested too deep"}.get(short, short)
 
 
 def _printed(stdout: bytes, wanted: str) -> bool:
