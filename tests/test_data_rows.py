@@ -166,6 +166,8 @@ def test_a_line_just_short_enough_is_read(tmp_path: Path) -> None:
 def test_what_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="No such file"):
         open_rows(str(tmp_path / "none.jsonl"))
+    with pytest.raises(UserError, match="/dev/zero: cannot be read .not a file."):
+        open_rows("/dev/zero")
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="holds no file of rows"):
         open_rows(str(tmp_path / "empty"))

@@ -72,6 +72,8 @@ def _suffix(path: Path) -> str:
 
 
 def _file(path: Path) -> Rows:
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path}: cannot be read (not a file); give {FORMATS}")
     with path.open("rb") as stream:
         head = stream.read(64)
     for mark, what in POINTERS.items():
