@@ -29,7 +29,7 @@ def test_the_table() -> None:
         make_verifier("maths")
 
 
-# -- gsm8k --------------------------------------------------------------------------------------------------------------
+# -- gsm8k -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_gsm8k_cut_short() -> None:
     assert verdict(GSM8K, "18", "That makes 18", stop=StopReason.length).kind is VerdictKind.invalid
 
 
-# -- choice -------------------------------------------------------------------------------------------------------------
+# -- choice ----------------------------------------------------------------------------------------------------------
 
 FIVE = {"options": ["A)125", "B)150", "C)200", "D)250", "E)None of these"]}
 
@@ -145,13 +145,17 @@ def test_options_in_every_published_shape(options: Any) -> None:
 
 def test_ten_options_and_several_right_ones() -> None:
     assert kinds(CHOICE, "J", ["\\boxed{J}", "\\boxed{I}", "\\boxed{K}"]) == ["correct", "wrong", "invalid"]
-    assert kinds(CHOICE, "ACD", ["\\boxed{A, C, D}", "\\boxed{DCA}", "\\boxed{A, C}"]) == ["correct", "correct", "wrong"]
+    assert kinds(CHOICE, "ACD", ["\\boxed{A, C, D}", "\\boxed{DCA}", "\\boxed{A, C}"]) == [
+        "correct",
+        "correct",
+        "wrong",
+    ]
     assert letters("FACADE", {}) is None
     for gold in ("K", "", None, 7, "some text"):
         assert verdict(CHOICE, gold, "\\boxed{A}", FIVE).detail.startswith("gold: ")
 
 
-# -- exact text ---------------------------------------------------------------------------------------------------------
+# -- exact text ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -191,7 +195,7 @@ def test_folding_text_is_done_once_and_for_all(text: str) -> None:
     assert folded(f"  {text} ") == once
 
 
-# -- geometry -----------------------------------------------------------------------------------------------------------
+# -- geometry --------------------------------------------------------------------------------------------------------
 
 
 def test_geometry_reads_spaced_latex_and_degrees() -> None:
@@ -202,7 +206,14 @@ def test_geometry_reads_spaced_latex_and_degrees() -> None:
 
 def test_geometry_takes_the_letter_or_the_value() -> None:
     meta = {"choices": ["5", "5 \\sqrt { 2 }", "5 \\sqrt { 3 }", "10"]}
-    texts = ["\\boxed{C}", "\\boxed{5\\sqrt3}", "\\boxed{(C) 5\\sqrt{3}}", "\\boxed{B}", "\\boxed{5\\sqrt2}", "\\boxed{7}"]
+    texts = [
+        "\\boxed{C}",
+        "\\boxed{5\\sqrt3}",
+        "\\boxed{(C) 5\\sqrt{3}}",
+        "\\boxed{B}",
+        "\\boxed{5\\sqrt2}",
+        "\\boxed{7}",
+    ]
     want = ["correct", "correct", "correct", "wrong", "wrong", "wrong"]
     assert kinds(GEOMETRY, "C", texts, meta) == want
     assert kinds(GEOMETRY, "5 \\sqrt { 3 }", texts, meta) == want
@@ -216,7 +227,7 @@ def test_geometry_is_exact_unless_the_row_says_otherwise() -> None:
     assert verdict(GEOMETRY, "5\\sqrt{3}", answer, {"tolerance": "much"}).detail.startswith("gold: ")
 
 
-# -- countdown ----------------------------------------------------------------------------------------------------------
+# -- countdown -------------------------------------------------------------------------------------------------------
 
 
 def test_countdown_gold_in_every_published_shape() -> None:
@@ -248,7 +259,7 @@ def test_a_question_without_a_solution_has_none_to_say() -> None:
     assert COUNTDOWN.restated(said({"numbers": [2, 2], "target": 7}, "")) is None
 
 
-# -- all of them --------------------------------------------------------------------------------------------------------
+# -- all of them -----------------------------------------------------------------------------------------------------
 
 GOLDS: dict[str, Any] = {
     "gsm8k": "18",
@@ -256,7 +267,22 @@ GOLDS: dict[str, Any] = {
     "exact": "Western blot",
     "countdown": {"numbers": [3, 5, 7], "target": 26},
 }
-PIECES = ["\\boxed{", "}", "####", "18", "C", " ", "<answer>", "</answer>", "</think>", "answer is", "A:", "(", ")", "\n"]
+PIECES = [
+    "\\boxed{",
+    "}",
+    "####",
+    "18",
+    "C",
+    " ",
+    "<answer>",
+    "</answer>",
+    "</think>",
+    "answer is",
+    "A:",
+    "(",
+    ")",
+    "\n",
+]
 
 
 @settings(max_examples=250, deadline=None)

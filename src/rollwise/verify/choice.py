@@ -104,7 +104,7 @@ def gold_letters(answer: Any, options: Mapping[str, str]) -> frozenset[str] | No
 def letters(text: str, options: Mapping[str, str]) -> frozenset[str] | None:
     """The letters that a text names, or None. An option's text counts as its letter."""
     bare = _bare(text)
-    named = [k for k, v in options.items() if v and flat(v) == flat(bare)]
+    named = [k for k, v in options.items() if v and flat(_bare(v)) == flat(bare)]
     if len(named) == 1:
         return frozenset(named)
     label = LABELLED.match(text.strip()) or LABELLED.match(bare)
@@ -124,8 +124,9 @@ def _agrees(letter: str, rest: str, options: Mapping[str, str]) -> bool:
     """Whether the text behind a letter may be that option's: not another option's, and no other value."""
     if letter not in options:
         return True
-    if any(flat(v) == flat(rest) for k, v in options.items() if k != letter):
-        return flat(options[letter]) == flat(rest)
+    same = [k for k, v in options.items() if flat(_bare(v)) == flat(rest)]
+    if same:
+        return letter in same
     verdict = compare(read_gold(options[letter]), rest)
     return not isinstance(verdict, Verdict) or verdict.kind is not VerdictKind.wrong or bool(words_of(plain(rest)))
 
