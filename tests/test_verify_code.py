@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +15,13 @@ from hypothesis import strategies as st
 
 from rollwise.errors import UserError
 from rollwise.jail import launch, values
+from rollwise.jail.canary import ATTEMPTS
 from rollwise.jail.restrict import Kernel
 from rollwise.records import Prompt, StopReason, Verdict, VerdictKind
 from rollwise.verify import code, code_run
 from rollwise.verify.code import Code, extract
 from rollwise.verify.code_eval import same
+from rollwise.verify.code_settings import CodeSettings
 from rollwise.verify.scoring import Completion
 from rollwise.verify.table import make_verifier
 
@@ -351,3 +355,12 @@ def test_values_come_back_as_they_were(value: Any) -> None:
 def test_decoding_raises_nothing_else(data: Any) -> None:
     with contextlib.suppress(values.ValueLimit):
         values.decode(data)
+
+
+def test_the_documented_settings_are_the_settings() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "code.md").read_text().split("## Settings")[1]
+    rows = [line.split("|")[1:3] for line in page.splitlines() if line.startswith("| `")]
+    written = {name.strip(" `"): default.strip(" `") for name, default in rows}
+    assert written == {f.name: str(f.default) for f in dataclasses.fields(CodeSettings)}
+    tried = len(ATTEMPTS) + 1
+    assert f"makes {tried} attempts" in (Path(__file__).parents[1] / "docs" / "code.md").read_text()
