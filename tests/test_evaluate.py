@@ -90,10 +90,29 @@ def test_public_files_in_one_command(public_data: Path, evaluated: Callable[...,
         assert entry["sampled"]["sampling"] == SAMPLING
     out, err = capsys.readouterr()
     for name, (_, verifier) in PUBLIC.items():
-        assert f"\n  {name} " in out and any(
-            f"note: {name}: " in x and f": {verifier} 2" in x for x in err.splitlines()
-        )
+        assert f"\n  {name} " in out and any(f"note: {name}: " in x and f": {verifier} " in x for x in err.splitlines())
     assert "\n  mean " in out
+
+
+def test_a_benchmark_s_own_verifier(tmp_path: Path, evaluated: Callable[..., Any], capsys: Any) -> None:
+    word = {"question": "Which city?", "answer": "the one by the sea"}
+    data = [rows(tmp_path / "words.jsonl", word), rows(tmp_path / "sums.jsonl", {"question": "1+1?", "answer": "2"})]
+    assert "give --verifier, for example exact" in evaluated(data=data, status=2)
+    evaluated("--verifier", "math", "--verifier", "words=exact", "--no-greedy", data=data)
+    err = capsys.readouterr().err
+    assert "rows by verifier: exact 1" in err and "rows by verifier: math 1" in err
+
+
+def test_a_prompt_that_is_too_long_ends_it_before_anything_is_generated(
+    tmp_path: Path, evaluated: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rollwise.sampling.torch_sampler import TorchSampler
+
+    monkeypatch.setattr(TorchSampler, "generate", lambda *_, **__: pytest.fail("something was generated"))
+    short, long = ({"question": q, "answer": "2"} for q in ("1+1?", "1+1? " * 500))
+    data = [rows(tmp_path / "short.jsonl", short), rows(tmp_path / "long.jsonl", long)]
+    err = evaluated("--set", "sampling.max_prompt_length=400", data=data, status=2)
+    assert "sampling.max_prompt_length allows 1 to 400" in err
 
 
 def test_other_published_shapes(tmp_path: Path, evaluated: Callable[..., Any]) -> None:
@@ -164,6 +183,7 @@ def test_held_out_prompts_of_a_task_have_results_too(tmp_path: Path, capsys: pyt
         (["--data", "nowhere.jsonl"], "nowhere.jsonl: cannot be read"),
         (["--data", "a/x.jsonl", "--data", "b/x.jsonl"], "a second 'x'; give them names"),
         (["--verifier", "math"], "--verifier is for --data, which is not given"),
+        (["--data", "a=x.jsonl", "--verifier", "b=math"], "--verifier b=math: no such --data; known: a"),
         (["--aes", "1,2"], "three numbers"),
         (["--baseline", "nowhere.json"], "nowhere.json: cannot be read"),
         (["--output", "no/such/folder/r.json"], "in a folder that exists"),

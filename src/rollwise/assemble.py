@@ -94,7 +94,8 @@ def load_benchmarks(config: RunConfig, sources: Mapping[str, DataArgs]) -> dict[
         try:
             out[name] = Benchmark(args, name=name)
         except UserError as error:
-            raise UserError(f"--data {name}: {error}") from None
+            words = str(error).replace("task_args.map.", "--map ").replace("task_args.verifier", "--verifier")
+            raise UserError(f"--data {name}: {words}") from None
     return _rewarded(config, out)
 
 

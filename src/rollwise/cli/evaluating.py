@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rollwise.cli.layers import overrides
 from rollwise.config import RunConfig, build, expand_aliases, merge, read_yaml, title, to_tree
-from rollwise.errors import UserError
+from rollwise.errors import UserError, nearest
 
 if TYPE_CHECKING:
     from rollwise.evaluate import Evaluation
@@ -64,19 +64,32 @@ def _tasks(args: Namespace, settings: RunConfig) -> dict[str, Task]:
     from rollwise.tasks.benchmark import named_source
     from rollwise.tasks.data import DataArgs
 
-    sources: dict[str, DataArgs] = {}
+    found: dict[str, str] = {}
     for text in args.data:
         name, source = named_source(text)
-        if name in sources:
+        if name in found:
             raise UserError(f"--data {text}: a second '{name}'; give them names, as in --data first={source}")
-        sources[name] = DataArgs(
-            data=source, map=parse_map(args.map), verifier=args.verifier, template=args.template, limit=args.prompts
-        )
+        found[name] = source
+    judges, columns = _verifiers(args.verifier, list(found)), parse_map(args.map)
+    sources = {
+        name: DataArgs(data=source, map=columns, verifier=judges.get(name), template=args.template)
+        for name, source in found.items()
+    }
     tasks = load_benchmarks(settings, sources)
     for name, task in tasks.items():
         for note in task.notes:
             print(f"note: {name}: {note}", file=sys.stderr)
     return tasks
+
+
+def _verifiers(given: list[str], names: list[str]) -> dict[str, str]:
+    """Of each benchmark that has one: `verifier` for all, `name=verifier` for one. Raises UserError."""
+    for text in given:
+        name, sign, _ = text.partition("=")
+        if sign and name not in names:
+            raise UserError(f"--verifier {text}: no such --data; {nearest(name, names)}")
+    pairs = [text.rpartition("=") for text in sorted(given, key=lambda text: "=" in text)]
+    return {n: verifier for name, _, verifier in pairs for n in ([name] if name else names)}
 
 
 def _measured(
@@ -92,6 +105,10 @@ def _measured(
     from rollwise.sampling.torch_sampler import TorchSampler
 
     policy = load_model(settings, model)
+    for prompt in (
+        p for prompts in asked.values() for p in prompts
+    ):  # one that is too long is found before any is paid
+        policy.encode(prompt, settings.sampling.max_prompt_length)
     sampler = TorchSampler(
         policy, max_prompt_length=settings.sampling.max_prompt_length, max_rows=settings.sampling.max_rows
     )

@@ -89,7 +89,13 @@ def parser() -> argparse.ArgumentParser:
         help="benchmark: file, folder or hub name (owner/name:config@split); may be given again",
     )
     evaluate.add_argument("--map", action="append", default=[], metavar="PART=COLUMN", help="columns of --data")
-    evaluate.add_argument("--verifier", help="judges all rows of --data (default: the one their data set names)")
+    evaluate.add_argument(
+        "--verifier",
+        action="append",
+        default=[],
+        metavar="[NAME=]VERIFIER",
+        help="judges the rows of --data, all or those of NAME (default: the one that the rows name)",
+    )
     evaluate.add_argument("--template", choices=["auto", "instruct", "base", "none"], default="auto", help="of --data")
     evaluate.add_argument("--prompts", type=_positive, help="at most so many (default: 1000 held out, all of --data)")
     evaluate.add_argument("--samples", type=_positive, default=8, help="completions per prompt (default 8)")
