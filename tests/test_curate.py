@@ -19,6 +19,7 @@ from rollwise.curate.grade import grade_of, measure
 from rollwise.curate.rules import ALWAYS, BY_KIND, WHOLE, Item, first_broken, rule_names
 from rollwise.evaluate import pass_at_k
 from rollwise.records import Group, Prompt, Rollout, Sampling, StopReason, Verdict, VerdictKind
+from tests.models import tiny_model
 
 Tree = dict[str, Any]
 
@@ -181,6 +182,20 @@ def test_columns_that_hold_different_golds_are_no_reference(tmp_path: Path) -> N
     assert report[1]["reason"] == "answer says '6', solution says '7'"
 
 
+def test_countdown_rows_must_be_solvable(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    rows: list[Tree] = [
+        {"nums": [3, 4], "target": 12},
+        {"nums": [4, 3], "target": 12},
+        {"numbers": [3, 4], "target": 13},
+        {"nums": [3, 4]},
+        {"nums": [1, 2, 3, 4, 5, 6, 7], "target": 28},  # too many to search all ways
+    ]
+    file.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    _, _, report = clean(tmp_path, file)
+    assert [r["rule"] for r in report] == [None, "duplicate", "reference", "unreadable", None]
+
+
 def test_a_reference_program_must_pass_its_tests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     row = {"prompt": "Write f that doubles a number.", "test_list": ["assert f(1) == 2"]}
     rows = [
@@ -285,6 +300,24 @@ def test_a_starter_grades_countdown_rows(tmp_path: Path, capsys: pytest.CaptureF
     cold = [r["measured"] for r in grade(file, tmp_path / "cold", *more)]
     assert {m["grade"] for m in cold} == {"medium"}  # no rate is above 1 or below 0
     assert {(m["samples"], m["seed"], m["sampling"]["temperature"]) for m in cold} == {(2, 1, 0.5)}
+
+
+def test_any_model_grades_rows_of_any_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A random model solves nothing. A row without gold, and one whose gold no verifier reads, are counted apart."""
+    model = str(tiny_model(tmp_path / "model", "Qwen2"))
+    rows = [{"problem": f"What is {i}+{i}?", "answer": str(2 * i)} for i in range(4)]
+    rows[1]["answer"] = ""
+    rows[2]["answer"] = "whatever the reader of this sentence holds for the most beautiful number of all"
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    argv = ["data", "grade", str(file), "--model", model, "--output", str(tmp_path / "o"), "--samples", "2"]
+    assert main([*argv, "--task", "math", "--set", "sampling.max_completion_length=4"]) == 0
+    found = [json.loads(line)["measured"] for line in (tmp_path / "o").read_text().splitlines()]
+    assert [m["grade"] for m in found] == ["hard", None, None, "hard"]
+    assert found[1]["trouble"].startswith("the row cannot be used: no gold")
+    assert found[2]["trouble"].startswith("gold: ") and found[2]["samples"] == 2 and found[2]["scored"] == 0
+    out, _ = capsys.readouterr()
+    assert "not graded     2  50.0 %" in out and "not graded, 1: gold: " in out
 
 
 def test_the_limits_are_medium() -> None:

@@ -15,6 +15,7 @@ from rollwise.tasks.phrasing import prompt_of, speaks_for_itself
 from rollwise.tasks.rows import read_problems
 from rollwise.tasks.sources import RowSource
 from rollwise.verify.base import Verifier
+from rollwise.verify.countdown import CountdownVerifier
 from rollwise.verify.scoring import Completion, Judge, infra_error
 from rollwise.verify.table import make_verifier, verifier_names
 
@@ -63,7 +64,11 @@ def _problems(file: str, starter: bool) -> FileSet:
     task = Countdown(CountdownArgs(), starter=starter)
     problems = read_problems(file)
     return FileSet(
-        name=file, prompts=RowSource(task, problems, "train"), numbers=range(len(problems)), judge=task.judge
+        name=file,
+        prompts=RowSource(task, problems, "train"),
+        numbers=range(len(problems)),
+        judge=task.judge,
+        restated=None if starter else CountdownVerifier().restated,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
+from random import Random
 from typing import Any
 
 from rollwise.audit.files import FileSet, Restated
@@ -34,9 +35,8 @@ class Subject:
     @staticmethod
     def of_task(name: str, task: Task) -> Subject:
         sides = {"train": task.train, "held-out": task.heldout}
-        return Subject(
-            name=name, sides=sides, judge=task.judge, restated=getattr(task, "restated", None), notes=task.notes
-        )
+        restated = getattr(task, "restated", None) or _demonstrated(task)
+        return Subject(name=name, sides=sides, judge=task.judge, restated=restated, notes=task.notes)
 
     @staticmethod
     def of_file(file: FileSet) -> Subject:
@@ -48,6 +48,19 @@ class Subject:
             notes=file.notes,
             faults=file.faults,
         )
+
+
+def _demonstrated(task: Task) -> Restated | None:
+    """The right completion that a task which makes up its questions can show, in the form its prompts ask for."""
+    show, template = getattr(task, "demonstration", None), getattr(task, "template", "")
+    if show is None or not task.train.generated:
+        return None
+
+    def restated(completion: Completion) -> str:
+        text = str(show(completion.prompt, Random(0)))
+        return text if template == "bare" else f"<answer>{text}</answer>"
+
+    return restated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,8 @@ from rollwise.report.wording import count, share
 def clean(args: Namespace) -> int:
     """Status 0: every row was kept or dropped, each with a line in the report."""
     from rollwise.curate.clean import decide, tally
-    from rollwise.curate.items import Source, wrong_references
+    from rollwise.curate.items import Source
+    from rollwise.curate.references import wrong_references
     from rollwise.data.columns import parse_map
 
     source = Source(args.file, map=parse_map(args.map), kind=args.kind, verifier=args.verifier)
@@ -37,7 +38,7 @@ def clean(args: Namespace) -> int:
     assert total == len(source), "every row has one decision"
     rows = [(name, count(n), share(n / total)) for name, n in tally(counts) if n or name == "kept"]
     table = Table(
-        title=f"{args.file}: {count(total)} rows; {source.columns}",
+        title=f"{args.file}: {count(total)} rows; {source.columns or 'numbers and a target'}",
         columns=("", "rows", "share"),
         rows=[*rows, ("all rows", count(total), share(1))],
         notes=(f"kept rows: {args.output}; why the others were dropped, and what they hold: {args.report}",),

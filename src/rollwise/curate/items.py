@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from rollwise.curate.clean import Unreadable
 from rollwise.curate.rules import Item, Kind
-from rollwise.data.columns import Columns, census, choose
+from rollwise.data.columns import NUMBERS, PROMPT, Census, Columns, census, choose
 from rollwise.data.golds import contradiction, has_tests
 from rollwise.data.jsonl import JsonLines
 from rollwise.data.load import Example, Examples, Reading
@@ -16,9 +16,8 @@ from rollwise.data.opening import open_rows
 from rollwise.data.pictures import mark_of
 from rollwise.data.rows import Row, Rows, as_json
 from rollwise.errors import UserError
-from rollwise.records import Prompt, Verdict, VerdictKind
-from rollwise.verify.base import Verifier
-from rollwise.verify.scoring import Completion, judged
+from rollwise.records import Prompt
+from rollwise.verify.countdown import read_gold
 from rollwise.verify.table import make_verifier
 
 ABSENT = ("no prompt", "no gold", "no tests")  # how the reader's reasons begin where a core field is not there
@@ -40,10 +39,15 @@ class Source:
         found = census(readable(self.rows), has_tests)
         if not found.rows:
             raise UserError(f"{file}: no row can be read; give JSON objects, one a line")
+        self._kind = kind
+        self.columns: Columns | None = None
+        if _problems_alone(found):
+            return
         code = kind == "code" or verifier == "code" or (kind == "auto" and not verifier and found.coded == found.rows)
         self.columns = choose(found, map, file, code=code)
-        self._kind = kind
         named = "code" if code and verifier is None else verifier
+        if named is not None:
+            make_verifier(named)  # an unknown one is a user's mistake, told before any row
         self._examples = Examples(self.rows, self.columns, Reading(map=map, verifier=named, bad_rows="skip"), file)
 
     def __len__(self) -> int:
@@ -70,12 +74,30 @@ class Source:
             row = self.rows[index]
         except UserError as error:
             return Unreadable(reason=str(error).removeprefix(f"{self.rows.where(index)}: "))
+        if self.columns is None:
+            return problem_item(row, index)
         try:
             example = self._examples.understood(row, index)
         except ValueError as error:
             reason = str(error)
             return Unreadable(reason=reason, rule="missing" if reason.startswith(ABSENT) else "unreadable")
         return item_of(example, self._kind, _conflict(example, row, self.columns))
+
+
+def _problems_alone(found: Census) -> bool:
+    """Whether the rows are Countdown's numbers and target, with no question in words."""
+    numbers = any(found.has(name) for name in NUMBERS)
+    return numbers and found.has("target") and not any(found.has(name) for name in PROMPT)
+
+
+def problem_item(row: Row, index: int) -> Item | Unreadable:
+    """A Countdown row as an item. Its question is the target and the numbers by size, so that order makes no other."""
+    gold = read_gold(row)
+    if gold is None:
+        return Unreadable(reason='not like {"nums": [3, 5, 7], "target": 26}')
+    question = f"Make {gold['target']} out of {', '.join(map(str, sorted(gold['numbers'])))}"
+    prompt = Prompt(uid=f"row:{index}", text=question, answer=gold, row=index, meta={"verifier": "countdown"})
+    return Item(question=question, gold=gold, kind="math", prompt=prompt)
 
 
 def readable(rows: Rows) -> Iterator[Row]:
@@ -108,40 +130,3 @@ def item_of(example: Example, kind: Literal["math", "code", "auto"], conflict: s
         conflict=conflict,
         prompt=Prompt(uid=f"row:{example.row}", text=question, answer=gold, row=example.row, meta=example.meta),
     )
-
-
-def wrong_references(items: Sequence[Item]) -> list[str]:
-    """For each item, why its reference is not right: the gold, said back as a model would write it, is judged by its
-    own verifier, and no other column may claim another. Empty where all is well, and where nothing can be said back
-    (code without a reference program)."""
-    out = [""] * len(items)
-    by_verifier: dict[str, list[int]] = {}
-    for place, item in enumerate(items):
-        assert item.prompt is not None
-        by_verifier.setdefault(str(item.prompt.meta["verifier"]), []).append(place)
-    for name, places in by_verifier.items():
-        verifier = make_verifier(name)
-        said = [_said_back(verifier, items[place]) for place in places]
-        for place, (text, verdict) in zip(places, _judged(verifier, said), strict=True):
-            out[place] = items[place].conflict or _fault(name, text, verdict)
-    return out
-
-
-def _said_back(verifier: Verifier, item: Item) -> tuple[str | None, Completion]:
-    assert item.prompt is not None
-    text = verifier.restated(Completion(prompt=item.prompt, text=""))
-    return text, Completion(prompt=item.prompt, text=text or "")
-
-
-def _judged(verifier: Verifier, said: Sequence[tuple[str | None, Completion]]) -> list[tuple[str | None, Verdict]]:
-    verdicts = judged(verifier.judge, [completion for _, completion in said])
-    return [(text, verdict) for (text, _), verdict in zip(said, verdicts, strict=True)]
-
-
-def _fault(name: str, text: str | None, verdict: Verdict) -> str:
-    why = f": {verdict.detail}" if verdict.detail else ""
-    if text is None:  # nothing to say back, but a verifier that cannot read the gold says so of any completion
-        return f"by {name}{why}" if verdict.kind is VerdictKind.infra_error else ""
-    if verdict.kind is VerdictKind.correct:
-        return ""
-    return f"by {name}, its own {text[:80]!r} is {verdict.kind.value}{why}"

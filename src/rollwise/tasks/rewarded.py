@@ -32,5 +32,5 @@ class Rewarded:
 
     def restated(self, completion: Completion) -> str | None:
         """The gold said back, where the task can."""
-        say = getattr(self._task, "restated", None)
+        say = getattr(self.own, "restated", None)
         return None if say is None else say(completion)
