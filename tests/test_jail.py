@@ -179,6 +179,23 @@ def test_many_at_once_keep_their_order() -> None:
         pool.close()
 
 
+def test_a_parent_with_many_open_files() -> None:
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2000:
+        pytest.skip("fewer than 2,000 open files are allowed here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2000), hard))
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    pool = Pool(make_tier("landlock"), LIMITS, 1 << 16, workers=1)
+    try:
+        assert pool.map(adds, [1]) == ["2\n"]
+    finally:
+        pool.close()
+        for fd in held:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 ORPHAN = """
 import sys, threading, time
 from rollwise.jail.launch import make_tier

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import base64
 import collections
+import contextlib
 import gzip
 import json
 import sys
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rollwise.jail.restrict import Kernel
 from rollwise.jail.values import Opaque
@@ -127,6 +130,45 @@ def test_a_pickle_is_refused_and_never_read(tmp_path: Path, monkeypatch: pytest.
 def test_rows_that_are_refused(row: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         code_tests.tests_of(row)
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-9, 9)
+    | st.sampled_from(["", "1", "[1", "eJ", "assert f(1) == 1", "assert 1", "f"]),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(
+                ["inputs", "outputs", "input", "output", "stdin", "type", "fn_name", "func_name", "test_cases"]
+            ),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=8,
+)
+COLUMNS = [
+    "test", "tests", "test_list", "test_cases", "input_output", "metadata", "public_test_cases", "private_tests",
+    "verifier_metadata", "reward_model", "entry_point", "prompt", "solutions", "ground_truth", "verification_info",
+]  # fmt: skip
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.sampled_from(COLUMNS), JSON, max_size=3))
+def test_rows_of_any_kind_are_read_or_refused(row: dict[str, Any]) -> None:
+    with contextlib.suppress(ValueError):
+        tests = code_tests.tests_of(row)
+        assert tests is None or json.loads(json.dumps(tests)) == tests
+
+
+def test_very_deep_test_code() -> None:
+    chain = "assert f(1) == " + "+".join(["1"] * 300)
+    assert plan({"form": "asserts", "tests": [chain], "setup": ""}).split is None  # left to Python, in a jail
+    for code in ("assert f(1) == " + "[" * 5000 + "]" * 5000, "assert f(1) == " + "-" * 100_000 + "1"):
+        with pytest.raises(ValueError, match="not Python"):
+            code_tests.tests_of({"test_list": [code]})
 
 
 def test_which_tests_are_split() -> None:

@@ -94,6 +94,14 @@ def bubblewrap(command: str, packages: Sequence[str]) -> tuple[str, ...]:
     return tuple(out)
 
 
+def ready(fds: Sequence[int], seconds: float, *, to_write: bool = False) -> set[int]:
+    """Those of `fds` that can be read, or written, within `seconds`. By poll: a trainer may have over 1,024 files open."""
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLOUT if to_write else select.POLLIN)
+    return {fd for fd, _ in poll.poll(1000 * max(seconds, 0))}
+
+
 class Launcher:
     """A running launcher. For one thread at a time."""
 
@@ -142,7 +150,7 @@ class Launcher:
 
     def ended(self, pid: int) -> dict[str, Any] | None:
         """How the child `pid` ended, if it has: `status` (negative: a signal), `cpu` seconds. Raises LauncherError."""
-        while pid not in self._exits and select.select([self.connection], [], [], 0)[0]:
+        while pid not in self._exits and ready([self.connection.fileno()], 0):
             self._read(0)
         return self._exits.get(pid)
 
@@ -158,7 +166,7 @@ class Launcher:
 
     def _read(self, seconds: float) -> dict[str, Any]:
         """The next message; ends are also remembered. Raises LauncherError."""
-        if not select.select([self.connection], [], [], max(seconds, 0))[0]:
+        if not ready([self.connection.fileno()], seconds):
             raise LauncherError("the launcher does not answer")
         try:
             data = self.connection.recv(1 << 16)

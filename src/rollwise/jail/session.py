@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import select
 import shutil
 import socket
 import struct
@@ -14,7 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rollwise.jail.launch import Launcher, LauncherError
+from rollwise.jail.launch import Launcher, LauncherError, ready
 from rollwise.jail.restrict import Limits
 
 READY_SECONDS = 20.0
@@ -114,7 +113,7 @@ class Session:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return "time"
-                select.select([], [self._control], [], min(left, POLL_SECONDS))
+                ready([self._control.fileno()], min(left, POLL_SECONDS), to_write=True)
                 if self._launcher.ended(self._number()) is not None:
                     return "exit"
             except OSError:  # the other end is closed
@@ -184,9 +183,9 @@ class Session:
 
     def _drain(self, seconds: float) -> bool:
         """Reads what is there within `seconds`, from both streams and no more than a piece of each."""
-        ready, _, _ = select.select([*self._streams, self._launcher.connection.fileno()], [], [], max(seconds, 0))
+        waiting = ready([*self._streams, self._launcher.connection.fileno()], seconds)
         progress = False
-        for fd in [fd for fd in self._streams if fd in ready]:
+        for fd in [fd for fd in self._streams if fd in waiting]:
             try:
                 piece = os.read(fd, 1 << 16)
             except OSError:

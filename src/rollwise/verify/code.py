@@ -147,7 +147,7 @@ def _unfit(answer: object, settings: CodeSettings) -> str | None:
                 return f"its test code imports {lacking[0]}, which the jail does not have (setting packages)"
         elif not answer["inputs"] or len(answer["inputs"]) != len(answer["outputs"]):
             return "as many inputs as outputs are needed, and at least one"
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         return str(error)
     return None
 

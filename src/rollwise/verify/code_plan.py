@@ -24,6 +24,7 @@ from typing import Any
 from rollwise.verify.code_eval import supported
 
 MAX_CODE = 1 << 20  # characters of test code
+DEPTH = 80  # of an expression that is split
 WATCHERS = {
     "sys",
     "io",
@@ -112,13 +113,23 @@ def _split(body: list[ast.stmt], functions: frozenset[str]) -> tuple[ast.expr, .
     """The asserted expressions, None where any statement is of another kind."""
     out = []
     for statement in body:
-        if isinstance(statement, ast.Assert) and supported(statement.test, functions):
+        if isinstance(statement, ast.Assert):
+            if _deep(statement.test) or not supported(statement.test, functions):
+                return None
             out.append(statement.test)
         elif not _inert(statement):
             return None
     if not any(isinstance(n, ast.Name) and n.id in functions for expression in out for n in ast.walk(expression)):
         raise ValueError("its tests never call the program")
     return tuple(out)
+
+
+def _deep(node: ast.AST) -> bool:
+    """Whether a tree is deeper than `code_eval` should walk."""
+    level = [node]
+    for _ in range(DEPTH):
+        level = [child for parent in level for child in ast.iter_child_nodes(parent)]
+    return bool(level)
 
 
 def _inert(statement: ast.stmt) -> bool:

@@ -28,6 +28,13 @@ Tests = dict[str, Any]
 def tests_of(row: Mapping[str, Any]) -> Tests | None:
     """The normal form of the row's tests, None where it has none. Raises ValueError with the reason where it has tests
     that cannot be used: a pickle, nothing in them, or asserts that cannot be judged from outside the program."""
+    try:
+        return _tests_of(row)
+    except (TypeError, LookupError, AttributeError, RecursionError):
+        raise ValueError("its tests are of no known shape") from None
+
+
+def _tests_of(row: Mapping[str, Any]) -> Tests | None:
     tests = _stdio_or_calls(row) or _asserts(row)
     if tests is None:
         return None
