@@ -14,10 +14,10 @@ LONGEST = 200_000  # characters of a prompt that are searched
 
 
 def gold_text(prompt: Prompt) -> str | None:
-    """The gold as a model would write it: text or a number, else None (numbers and a target, tests)."""
+    """The gold as a model would write it: text or a number; of Countdown a solution, where one is known; else None."""
     gold: Any = prompt.answer
     if isinstance(gold, dict):
-        return None
+        gold = None if "form" in gold else prompt.meta.get("solution")
     if isinstance(gold, list):
         gold = gold[0] if len(gold) == 1 else None
     if isinstance(gold, bool) or not isinstance(gold, str | int | float):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from random import Random
 from typing import Any
@@ -14,6 +14,7 @@ from rollwise.audit.reward import Tried, audit_reward
 from rollwise.audit.rows import CountTokens, RowsAudit, audit_rows, overlap, taken
 from rollwise.records import Prompt, VerdictKind
 from rollwise.tasks.base import PromptSource, Task
+from rollwise.verify.answers import answer_block
 from rollwise.verify.scoring import Completion, Judge, judged
 
 MADE_UP = 1000  # prompts of a generated side that are looked at
@@ -129,7 +130,7 @@ def audit_set(
     if subject.restated is not None:
         prompts = chain.from_iterable(taken(source, limits[side]) for side, source in subject.sides.items())
         golds = audit_golds(prompts, subject.judge, subject.restated)
-    few = [p for source in islice(subject.sides.values(), 1) for p in taken(source, attacked)]
+    few = [_solved(subject, p) for source in islice(subject.sides.values(), 1) for p in taken(source, attacked)]
     return SetAudit(
         name=subject.name,
         notes=subject.notes,
@@ -139,6 +140,14 @@ def audit_set(
         attacks=tuple(audit_reward(subject.judge, few, full=_full(subject, few))),
         runs_code=any(p.meta.get("verifier") == "code" for p in few),
     )
+
+
+def _solved(subject: Subject, prompt: Prompt) -> Prompt:
+    """With the solution that the verifier found, where the gold is none in words, for attacks to use."""
+    if not isinstance(prompt.answer, dict) or "solution" in prompt.meta or subject.restated is None:
+        return prompt
+    block, _ = answer_block(subject.restated(Completion(prompt=prompt, text="")) or "")
+    return prompt if block is None else replace(prompt, meta={**prompt.meta, "solution": block})
 
 
 def _full(subject: Subject, prompts: Sequence[Prompt]) -> float:
