@@ -73,6 +73,8 @@ HEAVY_FREE = [
     "tasks",
     "data",
     "verify.scoring",
+    "verify.table",
+    "verify.mathematics",
     "verify.user",
     "report.page",
     "console",

@@ -195,6 +195,14 @@ def test_folding_text_is_done_once_and_for_all(text: str) -> None:
     assert folded(f"  {text} ") == once
 
 
+@settings(max_examples=150, deadline=None)
+@given(st.text(min_size=1, max_size=40))
+def test_any_text_said_back_is_correct(gold: str) -> None:
+    text = EXACT.restated(said(gold, ""))
+    if text is not None:
+        assert verdict(EXACT, gold, text).kind is VerdictKind.correct
+
+
 # -- geometry --------------------------------------------------------------------------------------------------------
 
 

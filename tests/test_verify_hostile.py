@@ -22,7 +22,7 @@ GOLDS: dict[str, Any] = {
     "geometry": "2\\sqrt{3}",
     "countdown": {"numbers": [1, 3], "target": 4},
 }
-SECONDS = 5.0  # a hundred times what any of these takes: tells linear from quadratic and from a parser's bomb
+SECONDS = 2.0  # of processor time, some fifty times what any of these takes: tells a bomb from a near-match
 
 IN_A_BOX = [
     "9**9**9**9",
@@ -78,10 +78,10 @@ def test_a_hostile_answer_is_not_correct_and_starts_no_process(name: str, monkey
     verifier = make_verifier(name)
     texts = [f"\\boxed{{{t}}}" for t in IN_A_BOX] + IN_A_BOX + ["\\boxed{}", "\\boxed{" * 3_000 + "4" + "}" * 3_000]
     for text in texts:
-        start = time.monotonic()
+        start = time.thread_time()
         found = verdict(verifier, GOLDS[name], text)
         assert found.kind in (VerdictKind.wrong, VerdictKind.invalid), text[:80]
-        assert time.monotonic() - start < SECONDS, text[:80]
+        assert time.thread_time() - start < SECONDS, text[:80]
     for_the_parser = {"(x+y)^{30}", "\\pm" * 50, "4" + "\\!" * 100 + "2"}  # short, without powers of powers
     assert {answer for _, answer in asked} <= (for_the_parser if name in ("math", "geometry") else set())
 
@@ -122,10 +122,10 @@ def test_two_hundred_kilobytes_of_near_matches(name: str) -> None:
     verifier = make_verifier(name)
     for piece in PIECES:
         text = piece * (200_000 // len(piece))
-        start = time.monotonic()
+        start = time.thread_time()
         found = verdict(verifier, GOLDS[name], text)
         assert found.kind in (VerdictKind.wrong, VerdictKind.invalid), piece
-        assert time.monotonic() - start < SECONDS, piece
+        assert time.thread_time() - start < SECONDS, piece
 
 
 def test_finding_the_answer_takes_time_linear_in_the_text() -> None:
@@ -134,9 +134,9 @@ def test_finding_the_answer_takes_time_linear_in_the_text() -> None:
 
         def seconds(size: int, piece: str = piece) -> float:
             text = piece * (size // len(piece))
-            start = time.perf_counter()
+            start = time.thread_time()
             final_answer(text)
-            return time.perf_counter() - start
+            return time.thread_time() - start
 
         assert min(seconds(400_000) for _ in range(3)) < 200 * max(min(seconds(20_000) for _ in range(3)), 1e-4), piece
 

@@ -104,13 +104,15 @@ def _relations(gold: Value, answer: Value) -> Tri:
         if gold.name and answer.name:
             return _same_name(gold.name, answer.name) and equal(gold.right, answer.right)
         if solved and not answer.name:
-            turned = isinstance(answer.right, Scalar) and _letters(answer.right) == gold.name
-            return equal(gold.right, answer.left) if turned else False
+            return False
         return _proportional(gold, answer)
     relation, other = (gold, answer) if isinstance(gold, Relation) else (answer, gold)
     assert isinstance(relation, Relation)
-    if relation.sign != "=" or not relation.name:
+    if relation.sign != "=":
         return False
+    if not relation.name:  # 1/2 = 0.5 as an answer: both sides must be the gold
+        both = (relation.left, relation.right)
+        return False if relation is gold else _all(equal(other, side) for side in both)
     return equal(relation.right, other) if relation is gold else equal(other, relation.right)
 
 

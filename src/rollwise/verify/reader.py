@@ -245,6 +245,8 @@ def _relation(found: list[Token], limits: Limits) -> Value:
 
 def _one_relation(sign: str, left: list[Token], right: list[Token], limits: Limits) -> Value:
     name = _name(left)
+    if sign == "=" and not name and _name(right):  # 5 = x: turned round
+        name, left, right = _name(right), right, left
     value = _side(right, limits)
     if sign == "in":
         return value

@@ -71,7 +71,16 @@ def _verdict(text: str, answer: object, stop: StopReason) -> Verdict:
         return invalid(reason)
     if len(given) > MAX_TEXT:
         return invalid(f"over {MAX_TEXT} characters")
-    return judged(folded(given) in {folded(g) for g in golds}, "another text")
+    accepted = {folded(g) for g in golds}
+    return judged(folded(given) in accepted or folded(_unboxed(given)) in accepted, "another text")
+
+
+def _unboxed(given: str) -> str:
+    """What a box holds, where the text is nothing but a box."""
+    text = given.strip()
+    if not text.startswith("\\boxed{") or not text.endswith("}"):
+        return given
+    return text[len("\\boxed{") : -1]
 
 
 def _given(text: str, stop: StopReason) -> tuple[str | None, str]:
@@ -80,10 +89,7 @@ def _given(text: str, stop: StopReason) -> tuple[str | None, str]:
         return None, "thinking not closed"
     if OPEN in segment or CLOSE in segment:
         block, reason = answer_block(text)
-        if block is None:
-            return None, reason
-        boxed = final_answer(block)
-        return (boxed.text if boxed.boxed and block.strip().startswith("\\boxed") else block), ""
+        return block, reason
     found = final_answer(text, stop, MARKS)
     if found.text is not None or found.reason != "no final answer":
         return found.text, found.reason

@@ -114,6 +114,7 @@ class Pool:
     def __init__(self, size: int | None = None) -> None:
         self.size = size or max(1, min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2))
         self.workers: list[Worker] = []
+        self.owner = os.getpid()  # a fork of this process has the object and not the workers
         self.started = 0  # processes, all in all
         self.asked = 0  # questions that went to one
         self._lock = threading.Lock()
@@ -145,7 +146,7 @@ class Pool:
 
     def close(self) -> None:
         with self._lock:
-            for worker in self.workers:
+            for worker in self.workers if self.owner == os.getpid() else []:
                 worker.end()
             self.workers = []
 
