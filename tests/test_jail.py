@@ -208,8 +208,9 @@ with worker.session(b"") as session:
 """
 
 
-def test_nothing_outlives_the_parent() -> None:
-    parent = subprocess.Popen([sys.executable, "-c", ORPHAN], stdout=subprocess.PIPE, text=True)
+def test_nothing_outlives_the_parent(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    parent = subprocess.Popen([sys.executable, "-c", ORPHAN], stdout=subprocess.PIPE, text=True, env=environment)
     assert parent.stdout is not None
     pids = [int(p) for p in parent.stdout.readline().split()]
     assert len(pids) == 2 and all(alive(p) for p in pids)

@@ -95,7 +95,7 @@ def bubblewrap(command: str, packages: Sequence[str]) -> tuple[str, ...]:
 
 
 def ready(fds: Sequence[int], seconds: float, *, to_write: bool = False) -> set[int]:
-    """Those of `fds` that can be read, or written, within `seconds`. By poll: a trainer may have over 1,024 files open."""
+    """Those of `fds` that can be read, or written, within `seconds`. By poll: a trainer may have 1,024 files open."""
     poll = select.poll()
     for fd in fds:
         poll.register(fd, select.POLLOUT if to_write else select.POLLIN)
