@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rollwise.assemble import patterns
 from rollwise.cli.main import main, parser
 from rollwise.config import build
+from rollwise.reflection import patterns
 
 DOCS = Path(__file__).parents[1] / "docs"
 REWARDS, EVALUATION = ((DOCS / name).read_text(encoding="utf-8") for name in ("rewards.md", "evaluation.md"))
@@ -66,5 +66,5 @@ def test_the_other_commands_and_the_words_are_those_of_the_code() -> None:
     for words in commands(blocks(EVALUATION, "sh")[0]):
         parser().parse_args(words)
     (settings,) = blocks(EVALUATION, "yaml")
-    default = build({"budget": {"steps": 1}})
-    assert patterns(build({**yaml.safe_load(settings), "budget": {"steps": 1}})) == patterns(default)
+    shown = build({**yaml.safe_load(settings), "budget": {"steps": 1}}).log.reflection
+    assert patterns(shown) == patterns(build({"budget": {"steps": 1}}).log.reflection)

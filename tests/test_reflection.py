@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollwise.assemble import patterns, resolve
+from rollwise.assemble import resolve
 from rollwise.config import build
 from rollwise.errors import UserError
 from rollwise.evaluate import pass_at_k
 from rollwise.records import Group, Prompt, Rollout, Sampling, StopReason
-from rollwise.reflection import has_code_block, hits, reflection
+from rollwise.reflection import has_code_block, hits, patterns, reflection
 from rollwise.scores import Efficiency, accuracy_efficiency
 from tests.conftest import Finished
 
 Train = Callable[..., Finished]
-DEFAULT = patterns(build({"budget": {"steps": 1}}))
+DEFAULT = patterns(build({"budget": {"steps": 1}}).log.reflection)
 
 
 @pytest.mark.parametrize(

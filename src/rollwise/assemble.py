@@ -16,11 +16,8 @@ from rollwise.methods import method
 from rollwise.starters import bundled, starter_path, starter_recipe
 from rollwise.state import as_now
 from rollwise.tasks import make_task, task_names
-from rollwise.tasks.benchmark import Benchmark
-from rollwise.tasks.data import DataArgs
 from rollwise.tasks.named import Named
-from rollwise.tasks.rewarded import Rewarded
-from rollwise.verify.user import UserRewards
+from rollwise.tasks.rewarded import user_rewards, with_rewards
 
 if TYPE_CHECKING:
     from rollwise.loop import Loop, Watcher
@@ -76,32 +73,7 @@ def _defaults_of_tasks(user: Tree, source: str) -> Tree:
 def load_tasks(config: RunConfig, note: Callable[[str], None] | None = None) -> dict[str, Task]:
     """The data sets of a run by name, which is also the `task` of their prompts where there are several; scored by the
     user's functions where the config names any. `note` is told what the user should know of those."""
-    return _rewarded(config, _own_tasks(config), note)
-
-
-def _rewarded(config: RunConfig, tasks: dict[str, Task], note: Callable[[str], None] | None = None) -> dict[str, Task]:
-    functions = {config.reward.function: 1.0} if config.reward.function else config.reward.functions
-    if not functions:
-        return tasks
-    rewards = UserRewards(functions, config.reward.correct_at, note)
-    return {name: Rewarded(task, rewards) for name, task in tasks.items()}
-
-
-def load_benchmarks(config: RunConfig, sources: Mapping[str, DataArgs]) -> dict[str, Task]:
-    """Benchmarks by name, each with all its rows held out; scored by the user's functions where there are any."""
-    out: dict[str, Task] = {}
-    for name, args in sources.items():
-        try:
-            out[name] = Benchmark(args, name=name)
-        except UserError as error:
-            words = str(error).replace("task_args.map.", "--map ").replace("task_args.verifier", "--verifier")
-            raise UserError(f"--data {name}: {words}") from None
-    return _rewarded(config, out)
-
-
-def user_rewards(tasks: Mapping[str, Task]) -> UserRewards | None:
-    """The user's functions, which all tasks of a run share."""
-    return next((task.rewards for task in tasks.values() if isinstance(task, Rewarded)), None)
+    return with_rewards(_own_tasks(config), config.reward, note)
 
 
 def _own_tasks(config: RunConfig) -> dict[str, Task]:
@@ -157,6 +129,7 @@ def make_loop(
     from rollwise.ledger import Ledger
     from rollwise.loop import Loop
     from rollwise.records import Sampling
+    from rollwise.reflection import patterns
     from rollwise.sampling.torch_sampler import TorchSampler
     from rollwise.verify.scoring import form_groups
 
@@ -205,9 +178,9 @@ def make_loop(
             sampling=eval_sampling(config),
             samples=config.eval.samples,
             seed=config.eval.seed,
-            patterns=patterns(config),
+            patterns=patterns(config.log.reflection),
         ),
-        patterns=patterns(config),
+        patterns=patterns(config.log.reflection),
         measured=rewards.take if rewards else dict,
         budget=config.budget,
         eval=config.eval,
@@ -237,12 +210,6 @@ def eval_sampling(config: RunConfig) -> Any:
         top_p=config.eval.top_p,
         max_completion_length=config.sampling.max_completion_length,
     )
-
-
-def patterns(config: RunConfig) -> dict[str, list[str]]:
-    """The words that are counted as signs of reflection, by pattern."""
-    words = config.log.reflection
-    return {"recheck": words.recheck, "hesitation": words.hesitation, "exploration": words.exploration}
 
 
 def check_data(config: RunConfig, tasks: Mapping[str, Task]) -> None:

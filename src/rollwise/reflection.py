@@ -11,12 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rollwise.config.schema import ReflectionConfig
 from rollwise.records import Group, Rollout, mean
 
 Patterns = Mapping[str, Sequence[str]]
 CODE_TASK = "code"  # name of the task, or of the verifier in a row's meta, that asks for code
 FENCE = "```"
 NO_CODE = {"text", "plaintext", "txt", "latex", "tex", "math", "markdown", "md"}  # tags of blocks that hold no program
+
+
+def patterns(words: ReflectionConfig) -> Patterns:
+    """The words by pattern."""
+    return {"recheck": words.recheck, "hesitation": words.hesitation, "exploration": words.exploration}
 
 
 def hits(text: str, words: Sequence[str]) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rollwise import __version__, checkpoint
-from rollwise.assemble import check_data, heldout_used, load_model, load_tasks, make_loop, replay_capacity, user_rewards
+from rollwise.assemble import check_data, heldout_used, load_model, load_tasks, make_loop, replay_capacity
 from rollwise.audit.golds import check_golds
 from rollwise.config import RunConfig, build, dump_yaml, leaves, read_yaml, title, to_tree
 from rollwise.errors import UserError, nearest
@@ -21,7 +21,7 @@ from rollwise.folder import Display, RunFolder, check_free, free_output, interru
 from rollwise.policy import Policy
 from rollwise.records import Prompt
 from rollwise.tasks import PromptSource, Task, anchored
-from rollwise.tasks.rewarded import Rewarded
+from rollwise.tasks.rewarded import Rewarded, user_rewards
 
 # Settings that may differ between a run and its continuation: none changes what a step does.
 MAY_CHANGE = ("budget.", "checkpoint.", "log.")

@@ -53,7 +53,7 @@ def evaluate(args: Namespace) -> int:
 
 
 def _tasks(args: Namespace, settings: RunConfig) -> dict[str, Task]:
-    from rollwise.assemble import load_benchmarks, load_tasks
+    from rollwise.assemble import load_tasks
 
     if not args.data:
         for flag in ("map", "verifier"):
@@ -61,8 +61,9 @@ def _tasks(args: Namespace, settings: RunConfig) -> dict[str, Task]:
                 raise UserError(f"--{flag} is for --data, which is not given")
         return load_tasks(settings)
     from rollwise.data import parse_map
-    from rollwise.tasks.benchmark import named_source
+    from rollwise.tasks.benchmark import load_benchmarks, named_source
     from rollwise.tasks.data import DataArgs
+    from rollwise.tasks.rewarded import with_rewards
 
     found: dict[str, str] = {}
     for text in args.data:
@@ -75,7 +76,7 @@ def _tasks(args: Namespace, settings: RunConfig) -> dict[str, Task]:
         name: DataArgs(data=source, map=columns, verifier=judges.get(name), template=args.template)
         for name, source in found.items()
     }
-    tasks = load_benchmarks(settings, sources)
+    tasks = with_rewards(load_benchmarks(sources), settings.reward)
     for name, task in tasks.items():
         for note in task.notes:
             print(f"note: {name}: {note}", file=sys.stderr)
@@ -99,9 +100,10 @@ def _measured(
     tasks: dict[str, Task],
     asked: dict[str, list[Prompt]],
 ) -> Found:
-    from rollwise.assemble import load_model, patterns
+    from rollwise.assemble import load_model
     from rollwise.evaluate import evaluate as score
     from rollwise.records import Sampling
+    from rollwise.reflection import patterns
     from rollwise.sampling.torch_sampler import TorchSampler
 
     policy = load_model(settings, model)
@@ -130,7 +132,7 @@ def _measured(
                 sampling=sampling,
                 samples=samples,
                 seed=args.seed,
-                patterns=patterns(settings),
+                patterns=patterns(settings.log.reflection),
             )
     return out
 
@@ -203,8 +205,8 @@ def _show(args: Namespace, results: Results, versus: Against | None) -> None:
 
 def _show_heldout(args: Namespace, settings: RunConfig, found: Found) -> None:
     """The held-out prompts of a run's tasks, as one."""
-    from rollwise.assemble import patterns
     from rollwise.evaluate import evaluation
+    from rollwise.reflection import patterns
     from rollwise.results.record import passed
 
     out: dict[str, Any] = {"model": args.model, "task": title(settings), "seed": args.seed}
@@ -212,7 +214,7 @@ def _show_heldout(args: Namespace, settings: RunConfig, found: Found) -> None:
         each = [passes[how] for passes in found.values()]
         sampling, samples = each[0].sampling, each[0].samples
         groups = [g for e in each for g in e.groups]
-        whole = evaluation(groups, sampling=sampling, samples=samples, patterns=patterns(settings))
+        whole = evaluation(groups, sampling=sampling, samples=samples, patterns=patterns(settings.log.reflection))
         half = passed(groups, sampling, samples, {}).accuracy.half
         out[how] = whole.to_json() | {"half_width": half if math.isfinite(half) else None}
     print(json.dumps(out, indent=1) if args.json else "\n".join(_lines(out)))

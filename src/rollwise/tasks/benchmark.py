@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from rollwise.config.tasks import NAME
 from rollwise.data import hub_name, load_examples, open_rows
 from rollwise.errors import UserError
-from rollwise.tasks.base import PromptSource
+from rollwise.tasks.base import PromptSource, Task
 from rollwise.tasks.data import DataArgs, DataTask, RowPrompts
 from rollwise.tasks.phrasing import speaks_for_itself
 
@@ -57,3 +58,15 @@ def named_source(text: str) -> tuple[str, str]:
     if not NAME.fullmatch(name):
         raise UserError(f"--data {text}: '{name}' is no name of letters, digits and _ . -; give NAME={text}")
     return name, text
+
+
+def load_benchmarks(sources: Mapping[str, DataArgs]) -> dict[str, Task]:
+    """Benchmarks by name. Raises UserError in the words of `rollwise eval --data`."""
+    out: dict[str, Task] = {}
+    for name, args in sources.items():
+        try:
+            out[name] = Benchmark(args, name=name)
+        except UserError as error:
+            words = str(error).replace("task_args.map.", "--map ").replace("task_args.verifier", "--verifier")
+            raise UserError(f"--data {name}: {words}") from None
+    return out

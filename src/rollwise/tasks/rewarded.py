@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from rollwise.config.schema import RewardConfig
 from rollwise.records import Verdict
 from rollwise.tasks.base import PromptSource, Task
 from rollwise.verify.scoring import Completion, judged
@@ -34,3 +35,20 @@ class Rewarded:
         """The gold said back, where the task can."""
         say = getattr(self.own, "restated", None)
         return None if say is None else say(completion)
+
+
+def with_rewards(
+    tasks: Mapping[str, Task], config: RewardConfig, note: Callable[[str], None] | None = None
+) -> dict[str, Task]:
+    """The tasks, scored by the functions that the config names, if it names any. `note` is told what the user should
+    know of those."""
+    functions = {config.function: 1.0} if config.function else config.functions
+    if not functions:
+        return dict(tasks)
+    rewards = UserRewards(functions, config.correct_at, note)
+    return {name: Rewarded(task, rewards) for name, task in tasks.items()}
+
+
+def user_rewards(tasks: Mapping[str, Task]) -> UserRewards | None:
+    """The user's functions, which all tasks of a run share."""
+    return next((task.rewards for task in tasks.values() if isinstance(task, Rewarded)), None)
