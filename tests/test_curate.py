@@ -303,21 +303,25 @@ def test_a_starter_grades_countdown_rows(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_any_model_grades_rows_of_any_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A random model solves nothing. A row without gold, and one whose gold no verifier reads, are counted apart."""
+    """A random model solves nothing. A row without gold, one whose gold no verifier reads and one that is too long are
+    counted apart."""
     model = str(tiny_model(tmp_path / "model", "Qwen2"))
     rows = [{"problem": f"What is {i}+{i}?", "answer": str(2 * i)} for i in range(4)]
     rows[1]["answer"] = ""
     rows[2]["answer"] = "whatever the reader of this sentence holds for the most beautiful number of all"
+    rows.append({"problem": "What is it? " * 100, "answer": "5"})
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(r) + "\n" for r in rows))
     argv = ["data", "grade", str(file), "--model", model, "--output", str(tmp_path / "o"), "--samples", "2"]
-    assert main([*argv, "--task", "math", "--set", "sampling.max_completion_length=4"]) == 0
+    sizes = ["--set", "sampling.max_completion_length=4", "--set", "sampling.max_prompt_length=400"]
+    assert main([*argv, "--task", "math", *sizes]) == 0
     found = [json.loads(line)["measured"] for line in (tmp_path / "o").read_text().splitlines()]
-    assert [m["grade"] for m in found] == ["hard", None, None, "hard"]
+    assert [m["grade"] for m in found] == ["hard", None, None, "hard", None]
+    assert "sampling.max_prompt_length allows 1 to 400" in found[4]["trouble"] and found[4]["samples"] == 0
     assert found[1]["trouble"].startswith("the row cannot be used: no gold")
     assert found[2]["trouble"].startswith("gold: ") and found[2]["samples"] == 2 and found[2]["scored"] == 0
     out, _ = capsys.readouterr()
-    assert "not graded     2  50.0 %" in out and "not graded, 1: gold: " in out
+    assert "not graded     3  60.0 %" in out and "not graded, 1: gold: " in out
 
 
 def test_the_limits_are_medium() -> None:

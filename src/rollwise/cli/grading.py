@@ -20,7 +20,7 @@ from rollwise.report.wording import clean, count, duration, share
 
 if TYPE_CHECKING:
     from rollwise.audit.files import FileSet
-    from rollwise.records import Sampling
+    from rollwise.records import Prompt, Sampling
 
 COLUMN = "measured"
 STEPS = 20  # progress lines where they do not overwrite each other
@@ -112,10 +112,20 @@ def _each(
     """Every row of the file in order, with its numbers; rows that cannot be asked with the reason."""
     from rollwise.assemble import load_model
     from rollwise.curate.grade import grade as measured
+    from rollwise.curate.grade import unasked
     from rollwise.sampling.torch_sampler import TorchSampler
 
+    policy = load_model(settings, folder)
+
+    def refused(prompt: Prompt) -> str:
+        try:
+            policy.encode(prompt, settings.sampling.max_prompt_length)
+        except UserError as error:
+            return str(error)
+        return ""
+
     sampler = TorchSampler(
-        load_model(settings, folder),
+        policy,
         max_prompt_length=settings.sampling.max_prompt_length,
         max_rows=settings.sampling.max_rows,
     )
@@ -129,13 +139,14 @@ def _each(
         easy=args.easy,
         hard=args.hard,
         at_once=max(1, settings.sampling.max_rows // args.samples),
+        refused=refused,
     )
     known, faults, begin = set(file.numbers), iter(file.faults), time.monotonic()
     for index in range(total):
         if index in known:
             yield index, next(results).to_json()
         else:
-            yield index, {"grade": None, "pass_rate": None, "trouble": f"the row cannot be used: {next(faults)[1]}"}
+            yield index, unasked(f"the row cannot be used: {next(faults)[1]}").to_json()
         _progress(index + 1, total, time.monotonic() - begin)
 
 

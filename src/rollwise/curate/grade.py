@@ -6,7 +6,7 @@ SRPO (arXiv 2504.14286) grades by pass@k and states neither k nor the limits; 8 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -92,12 +92,21 @@ def grade(
     easy: float,
     hard: float,
     at_once: int,
+    refused: Callable[[Prompt], str] = lambda prompt: "",
 ) -> Iterator[Measured]:
     """The prompts' numbers, in order, `at_once` prompts sampled together. What is drawn for a prompt depends on the
-    seed, its uid and the model only, not on its neighbours."""
+    seed, its uid and the model only, not on its neighbours. `refused` says why the model cannot be asked a prompt; that
+    one has no numbers, and the others go on."""
     for start in range(0, len(prompts), at_once):
-        places = range(start, min(start + at_once, len(prompts)))
-        requests = [Request(prompt=prompts[i], count=samples) for i in places]
-        rollouts = sampler.generate(requests, sampling, run_seed=seed, step=0, purpose="grade")
-        for group in form_groups(requests, rollouts, judges):
-            yield measure(group, easy=easy, hard=hard)
+        chunk = [prompts[i] for i in range(start, min(start + at_once, len(prompts)))]
+        reasons = [refused(prompt) for prompt in chunk]
+        requests = [Request(prompt=p, count=samples) for p, why in zip(chunk, reasons, strict=True) if not why]
+        rollouts = sampler.generate(requests, sampling, run_seed=seed, step=0, purpose="grade") if requests else []
+        groups = iter(form_groups(requests, rollouts, judges))
+        for why in reasons:
+            yield unasked(why) if why else measure(next(groups), easy=easy, hard=hard)
+
+
+def unasked(why: str) -> Measured:
+    """What is known of a row that the model could not be asked."""
+    return Measured(samples=0, scored=0, correct=0, grade=None, mean_length=0.0, truncated=0, trouble=why)
