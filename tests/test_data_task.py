@@ -237,7 +237,9 @@ def run(*words: str) -> int:
 
 
 def train(model: str, output: Path, task: str, steps: int, **args: Any) -> int:
+    own = {"reward.function": "reward.py:varied"} if Path("reward.py").exists() else {}
     sets = {
+        **own,
         "prompts_per_step": 3,
         "group_size": 2,
         "eval.every": "null",
@@ -251,6 +253,10 @@ def train(model: str, output: Path, task: str, steps: int, **args: Any) -> int:
     }
     words = [w for k, v in sets.items() for w in ("--set", f"{k}={v}")]
     return run("train", "--quiet", "--task", task, "--model", model, "--output", str(output), *words)
+
+
+# A random model gives no right answers; so that there is something to learn, what trains is how varied they are.
+REWARD = "def varied(completions, **columns):\n    return [len(set(str(c))) / 10 for c in completions]\n"
 
 
 def verl_rows() -> list[dict[str, Any]]:
@@ -290,6 +296,7 @@ def test_a_run_on_rows_stops_and_resumes_from_any_folder(
         pq.write_table(pa.Table.from_pylist(verl_rows()), here / file)
     else:
         write(here / file, GSM8K if kind == "gsm8k" else mixed_rows())
+    (here / "reward.py").write_text(REWARD)
     monkeypatch.chdir(here)
     assert train(model, tmp_path / "whole", task, 3, data=file) == 0
     assert train(model, tmp_path / "cut", task, 1, data=file) == 0
@@ -297,11 +304,16 @@ def test_a_run_on_rows_stops_and_resumes_from_any_folder(
     monkeypatch.chdir(tmp_path / "there")
     assert run("resume", str(tmp_path / "cut"), "--quiet", "--set", "budget.steps=3") == 0
     whole, cut = (_steps(tmp_path / name) for name in ("whole", "cut"))
-    assert len(whole) == 3 and cut == whole
+    assert len(whole) == 3 and cut == whole and whole[-1]["updates"] == 3
+    assert _weights(tmp_path / "cut") == _weights(tmp_path / "whole")
     groups = [json.loads(line) for line in (tmp_path / "cut" / "rollouts.jsonl").read_text().splitlines()]
     assert len(groups) == 9 and len({g["uid"] for g in groups}) == 9
     verdicts = [r["verdict"]["kind"] for g in groups for r in g["rollouts"]]
     assert "infra_error" not in verdicts
+
+
+def _weights(folder: Path) -> bytes:
+    return (folder / "checkpoints" / "step_3" / "model" / "model.safetensors").read_bytes()
 
 
 def _steps(folder: Path) -> list[Any]:
