@@ -73,6 +73,7 @@ HEAVY_FREE = [
     "tasks",
     "data",
     "verify.scoring",
+    "verify.code",
     "verify.table",
     "verify.mathematics",
     "verify.user",

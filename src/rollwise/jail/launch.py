@@ -67,8 +67,8 @@ def make_tier(name: TierName, newest: int = NEWEST, *, installed: bool = False) 
     if name == "landlock":
         if abi < 1:
             raise UserError(
-                "code jail: tier landlock needs a kernel with Landlock (Linux 5.13 or newer, enabled at boot); "
-                "install bubblewrap and set tier to bwrap, or use another machine"
+                "code jail: tier landlock needs a kernel with Landlock (Linux 5.13 or newer, enabled at boot, not shut "
+                "off by the container); install bubblewrap and set tier to bwrap, or use another machine"
             )
         return Tier("landlock", ("landlock", "seccomp"), newest=newest, packages=packages)
     command = shutil.which("bwrap")
@@ -149,7 +149,7 @@ class Launcher:
                 raise LauncherError(str(message["failed"]))
 
     def ended(self, pid: int) -> dict[str, Any] | None:
-        """How the child `pid` ended, if it has: `status` (negative: a signal), `cpu` seconds. Raises LauncherError."""
+        """How the child `pid` ended, if it has: `status`, negative for a signal. Raises LauncherError."""
         while pid not in self._exits and ready([self.connection.fileno()], 0):
             self._read(0)
         return self._exits.get(pid)

@@ -31,7 +31,6 @@ class Ran:
     how: Event
     status: int = 0  # exit status, negative: killed by that signal
     error: str = ""  # class of the exception that ended it, as the program's own process told it
-    cpu: float = 0.0  # seconds
 
 
 class Session:
@@ -168,7 +167,7 @@ class Session:
                 event = "frame" if frames < SCRIPT_FRAMES else "output"
         pid, self._pid = self._number(), None
         end = self._launcher.finish(pid)
-        return Ran(bytes(self._stdout[: self._cap]), event, int(end["status"]), error, float(end["cpu"]))
+        return Ran(bytes(self._stdout[: self._cap]), event, int(end["status"]), error)
 
     def ask(self, frame: dict[str, Any], deadline: float) -> tuple[Event, dict[str, Any]]:
         """Sends a frame and waits for the next one."""

@@ -138,10 +138,10 @@ class Zygote:
     def reap(self, fd: int) -> None:
         pid = self.children[fd]
         self.kill(pid)  # what it left behind in its group, where the tier lets it start anything
-        _, status, usage = os.wait4(pid, 0)
+        _, status = os.waitpid(pid, 0)
         del self.children[fd]
         os.close(fd)
-        self.reply({"exit": pid, "status": os.waitstatus_to_exitcode(status), "cpu": usage.ru_utime + usage.ru_stime})
+        self.reply({"exit": pid, "status": os.waitstatus_to_exitcode(status)})
 
 
 def _library() -> list[str]:
