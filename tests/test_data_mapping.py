@@ -90,6 +90,7 @@ SHAPES: dict[str, tuple[dict[str, Any], str, str, Any]] = {
         "math",
         "3",
     ),
+    "JSON that is the question": ({"prompt": '[{"a": 1}]', "answer": "3"}, '[{"a": 1}]', "math", "3"),
     "ShareGPT": (
         {"messages": [{"from": "human", "value": "What is 1 + 2?"}], "answer": 3},
         "What is 1 + 2?",
@@ -143,6 +144,7 @@ CHOICES: dict[str, tuple[dict[str, Any], str, str]] = {
         "D",
         "grey",
     ),
+    "several": ({"question": "?", "choices": ["red", "blue", "grey"], "answer": ["A", "C"]}, "A, C", "red"),
     "by its text": ({"question": "?", "choices": ["red", "blue"], "answer": "blue"}, "B", "blue"),
     "JSON text": ({"question": "?", "choices": '["red", "blue"]', "answer": "A"}, "A", "red"),
 }
@@ -153,7 +155,7 @@ def test_choices(tmp_path: Path, shape: str) -> None:
     row, letter, text = CHOICES[shape]
     (example,) = load(tmp_path, row)
     assert (example.verifier, example.gold.answer) == ("choice", letter)
-    assert example.options[letter] == text == example.meta["choices"][letter]
+    assert example.options[letter[0]] == text == example.meta["choices"][letter[0]]
 
 
 def test_gpqa_places_the_right_answer_by_its_own_text(tmp_path: Path) -> None:

@@ -163,10 +163,21 @@ def test_a_line_just_short_enough_is_read(tmp_path: Path) -> None:
     assert len(list(open_rows(str(tmp_path / "a.jsonl")))) == 2
 
 
+def test_files_over_the_limits_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rollwise.data.jsonl.MAX_FILE", 100)
+    monkeypatch.setattr("rollwise.data.tables.MAX_TABLE", 100)
+    (tmp_path / "a.jsonl").write_bytes(lines(ROWS))
+    (tmp_path / "bomb.jsonl.gz").write_bytes(gzip.compress(b'{"a": "' + b"x" * 10_000 + b'"}'))
+    parquet(tmp_path / "a.parquet")
+    for name in ("a.jsonl", "bomb.jsonl.gz", "a.parquet"):
+        with pytest.raises(UserError, match="over 100 bytes of"):
+            open_rows(str(tmp_path / name))
+
+
 def test_what_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="No such file"):
         open_rows(str(tmp_path / "none.jsonl"))
-    with pytest.raises(UserError, match="/dev/zero: cannot be read .not a file."):
+    with pytest.raises(UserError, match=r"/dev/zero: cannot be read \(not a file\)"):
         open_rows("/dev/zero")
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="holds no file of rows"):

@@ -73,14 +73,19 @@ def _given(row: Row, columns: Columns) -> Any:
         return "\n\n".join(p for p in parts if isinstance(p, str) and p.strip()) or None
     value = cell(row, columns.prompt)
     if isinstance(value, str) and value.lstrip().startswith('[{"'):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            if columns.prompt == "messages":
-                raise ValueError("messages is text and no JSON list") from None
+        value = _spoken(value)
     if isinstance(value, str) and not value.strip():
         return None
     return value
+
+
+def _spoken(text: str) -> Any:
+    """The messages that stand in a text as JSON; the text where it holds none."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if all(isinstance(m, dict) and ("role" in m or "from" in m) for m in value) else text
 
 
 def countdown_sentence(numbers: Any, target: Any) -> str:

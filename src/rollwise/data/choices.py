@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import string
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import Any
 
 from rollwise.data.columns import LETTERS, Columns, cell
 from rollwise.data.rows import Row, is_empty
 
 NAMES = string.ascii_uppercase
+SEPARATORS = re.compile(r"[\s,;&/]")
 
 
 def options_of(row: Row, columns: Columns) -> dict[str, str]:
     """The options by letter, in order; empty where the row has none. Raises ValueError for a shape that is none."""
     if columns.choices == "A..D":
-        return {k: str(row[k]) for k in NAMES if k in row and not is_empty(row[k])}
+        return {k: str(row[k]) for k in takewhile(lambda letter: not is_empty(row.get(letter)), NAMES)}
     if columns.choices is not None and columns.choices.startswith("Incorrect Answer"):
         return _shuffled(row)
     value = cell(row, columns.choices) if columns.choices else None
@@ -74,8 +77,8 @@ def _shuffled(row: Row) -> dict[str, str]:
 
 
 def letter_of(gold: Any, options: Mapping[str, str], row: Row, columns: Columns) -> str | None:
-    """The letter of the right option: `gold` is that letter, its place from 0, the option's text, or a label of
-    ARC (1, 2, ...). None where it is none of these."""
+    """The letter of the right option: `gold` is that letter (or several), its place from 0, the option's text, or a
+    label of ARC (1, 2, ...). None where it is none of these."""
     if not options:
         return None
     letters = list(options)
@@ -93,7 +96,10 @@ def letter_of(gold: Any, options: Mapping[str, str], row: Row, columns: Columns)
     matching = [letter for letter, option in options.items() if option.strip() == text]
     if len(matching) == 1:
         return matching[0]
-    if bare.isdigit() and not labels and int(bare) < len(letters) and columns.choices != "A..D":
+    several = [part.strip("()") for part in SEPARATORS.split(bare) if part]
+    if len(several) > 1 and all(part in options for part in several):
+        return ", ".join(several)
+    if bare.isascii() and bare.isdigit() and not labels and int(bare) < len(letters) and columns.choices != "A..D":
         return letters[int(bare)]
     return None
 

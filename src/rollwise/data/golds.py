@@ -52,9 +52,10 @@ def gold_of(row: Row, columns: Columns, verifier: str, options: Mapping[str, str
         return Gold(_countdown(row, columns))
     value = raw_gold(row, columns)
     if is_empty(value):
-        raise ValueError(f"no gold ({columns.gold} is {'null' if value is None else 'empty'})")
+        raise ValueError(f"no gold ({columns.gold or 'its column'} is {'null' if value is None else 'empty'})")
     if verifier == "choice":
-        return Gold(_letter(value, options, row, columns))
+        several = isinstance(value, list) and all(isinstance(v, str) for v in value)
+        return Gold(_letter(", ".join(value) if several else value, options, row, columns))
     if isinstance(value, list):
         return Gold([_text(v) for v in value])
     if verifier == "exact":

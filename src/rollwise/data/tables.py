@@ -15,6 +15,7 @@ from rollwise.data.jsonl import read_bytes
 from rollwise.data.rows import MAX_ROW, ListedRows, Row, Rows
 from rollwise.errors import UserError
 
+MAX_TABLE = 2**34  # bytes of a Parquet file, decompressed
 BATCH = 1024  # rows turned into Python objects at once
 
 
@@ -68,7 +69,15 @@ class ArrowRows:
 
 def read_parquet(file: Path) -> Rows:
     parquet = optional("pyarrow.parquet", f"{file}: Parquet")
-    return ArrowRows(str(file), _whole(lambda: parquet.ParquetFile(file).read(), file, "Parquet"), file.parent)
+
+    def load() -> Any:
+        source = parquet.ParquetFile(file)
+        groups = source.metadata
+        if sum(groups.row_group(i).total_byte_size for i in range(groups.num_row_groups)) > MAX_TABLE:
+            raise UserError(f"{file}: over {MAX_TABLE:,} bytes of columns; split it")
+        return source.read()
+
+    return ArrowRows(str(file), _whole(load, file, "Parquet"), file.parent)
 
 
 def read_arrow(file: Path, folder: Path | None = None) -> Rows:
