@@ -286,3 +286,74 @@ def test_a_long_answer_and_a_short_one() -> None:
     found = compare(read_gold("4"), "4" * 300)
     assert isinstance(found, Verdict)
     assert found.kind is VerdictKind.invalid
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("\\frac{\\sqrt{3}}{3}", "\\frac{1}{\\sqrt{3}}"),
+        ("145^\\circ", "145 \\text{ degrees}"),
+        ("\\$4813.24", "\\$4{,}813.24"),
+        ("(3,4]", "3<x\\le4"),
+        ("1 \\pm \\sqrt{19}", "1+\\sqrt{19} \\text{ and } 1-\\sqrt{19}"),
+        ("5x - 7y + 11z + 4 = 0", "-5x+7y-11z-4=0"),
+        (".0000672", "6.72 \\times 10^{-5}"),
+        ("11,\\! 111,\\! 111,\\! 100", "11,111,111,100"),
+        ("-80\\leq g(x)\\leq 82", "[-80, 82]"),
+        ("\\frac{270}7\\text{ degrees}", "\\frac{270}{7}^\\circ"),
+        ("1 - e^{-10}", "1-\\frac{1}{e^{10}}"),
+        ("f(x) = x^2", "x^2"),
+        ("200(1+x)^2=401", "(1+x)^2=\\frac{401}{200}"),
+        ("$y=\\frac{e}{4}x+\\frac{e}{4}$", "y = \\frac{e(x+1)}{4}"),
+        ("$(-\\infty, 0) \\cup\\{1\\}$.", "(-\\infty,0)\\cup \\{1\\}"),
+        ("$4 \\frac{4}{9}$ days", "\\frac{40}{9}"),
+        ("$\\sqrt[4]{4 x^{2} y^{3}}$", "(4x^2y^3)^{1/4}"),
+        ("$f^{-1}(x)=\\frac{5+4 x}{5}$", "\\frac{4x}{5}+1"),
+        ("$p=-7,-2$", "p = -7 \\text{ or } p = -2"),
+        ("\\frac{100!}{2^{50}}", "100! \\cdot 2^{-50}"),
+        ("(n-2) 2^{n}+1", "n2^n-2^{n+1}+1"),
+        ("M=2^{N-2}+1", "1+\\frac{2^N}{4}"),
+        ("\\log_2 8", "3"),
+        ("\\left\\lfloor\\log _{2} n\\right\\rfloor+1", "\\lfloor \\log_2 n \\rfloor + 1"),
+        ("\\frac{8}{\\sqrt[3]{7}}", "8 \\cdot 7^{-1/3}"),
+        ("12", "12 \\mathrm{~cm}^{2}"),
+        ("12", "\\textbf{12}"),
+        ("12", "\\text{Area}=12"),
+        ("12", "12\\ \\text{square units}"),
+        ("1000000", "1\\,000\\,000"),
+        ("x<2\\text{ or }x>3", "(-\\infty,2)\\cup(3,\\infty)"),
+        ("4:30\\text{ p.m.}", "4:30 PM"),
+        ("No", "no"),
+        ("\\text{even}", "\\textbf{Even}"),
+    ],
+)
+def test_what_models_write_for_public_golds(gold: str, answer: str) -> None:
+    assert cheap(gold, f"so it is $\\boxed{{{answer}}}$") == "correct"
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("4:30", "2:15"),
+        ("4:30\\text{ p.m.}", "4:30 AM"),
+        ("x+y", "xy"),
+        ("2^n", "n^2"),
+        ("f(2x)", "2f(x)"),
+        ("e^{\\pi}", "\\pi^e"),
+        ("x^2", "|x|^2"),
+        ("\\sqrt{2}", "1.41421356"),
+        ("(0,1]", "[0,1)"),
+        ("1,2", "(1,2)"),
+        ("1,2", "1,2,2"),
+        ("y=-3x+8", "y=3x+8"),
+        ("x=5", "x=5, x=6"),
+        ("\\begin{pmatrix} 1 \\\\ 2 \\end{pmatrix}", "\\begin{pmatrix} 1 & 2 \\end{pmatrix}"),
+        ("3<x<5", "3<y<5"),
+        ("MN", "MNP"),
+        ("12", "1\\text{ }2"),
+        ("e^{i\\pi}", "2"),
+    ],
+)
+def test_what_looks_alike_and_is_not(gold: str, answer: str) -> None:
+    """Not correct by exact rules; some are for the full parser to tell."""
+    assert cheap(gold, f"so it is $\\boxed{{{answer}}}$") in ("wrong", "invalid", "asked")

@@ -327,4 +327,8 @@ def _has_function(terms: Mapping[Monomial, Fraction]) -> bool:
 
 
 def _opaque(a: Atom) -> bool:
-    return a[0] == "f" or (a[0] == "^" and isinstance(a[1], tuple) and (a[1][0] == "f" or a[1] == ("p", -1)))
+    if a[0] != "^":
+        return a[0] == "f"
+    base, exponent = a[1], a[2]
+    turning = isinstance(exponent, frozenset) and (("i",), Fraction(1)) in exponent  # e^{i pi} is -1
+    return turning or (isinstance(base, tuple) and (base[0] == "f" or base == ("p", -1)))

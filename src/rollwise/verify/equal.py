@@ -52,6 +52,10 @@ def equal(gold: Value, answer: Value) -> Tri:
         return _bases(gold, answer)
     if isinstance(gold, Words) or isinstance(answer, Words):
         return _letters(gold) == _letters(answer) != ""
+    if isinstance(gold, Items) and gold.kind == "pair" and isinstance(answer, Scalar):
+        return _ratio(gold, answer)
+    if isinstance(answer, Items) and answer.kind == "pair" and isinstance(gold, Scalar):
+        return _ratio(answer, gold)
     if isinstance(gold, Scalar) and isinstance(answer, Scalar):
         if physical(gold.unit) and physical(answer.unit) and physical(gold.unit) != physical(answer.unit):
             return False
@@ -65,6 +69,14 @@ def equal(gold: Value, answer: Value) -> Tri:
     if isinstance(gold, Items) and isinstance(answer, Items):
         return _items(gold, answer)
     return False
+
+
+def _ratio(pair: Items, value: Scalar) -> Tri:
+    """`3:10` beside a number is their quotient."""
+    top, bottom = pair.items
+    if not isinstance(top, Scalar) or not isinstance(bottom, Scalar) or not bottom.value.top:
+        return False
+    return algebra.equal(algebra.over(top.value, bottom.value), value.value)
 
 
 def _single(value: Value) -> Value:
@@ -151,7 +163,7 @@ def _items(gold: Items, answer: Items) -> Tri:
         gold_items, answer_items = list(gold.items), list(answer.items)
     if len(gold_items) != len(answer_items):
         return False
-    if gold.kind == "tuple" or _ordered(gold_items, answer_items):
+    if gold.kind in ("tuple", "pair") or _ordered(gold_items, answer_items):
         return _all(equal(g, a) for g, a in zip(gold_items, answer_items, strict=True))
     return _matching(gold_items, answer_items)
 

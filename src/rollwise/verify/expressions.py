@@ -108,8 +108,9 @@ class Expression:
 
     def starts_factor(self) -> bool:
         if self.kind() == "number":  # digits beside a value, as in "5 4", are no product
-            before = self.tokens[self.at - 1]
-            return before.kind == "sign" and before.text in (")", "}")
+            before, after = self.tokens[self.at - 1], self.tokens[self.at + 1 : self.at + 2]
+            raised = bool(after) and after[0].text == "^"  # n2^n
+            return before.text in (")", "}") or (before.kind == "letter" and raised)
         if self.kind() == "letter":
             return True
         if self.kind() == "command":

@@ -181,8 +181,8 @@ def _command(piece: str, pieces: list[str], at: int, out: list[Token]) -> int:
         word = content.strip()
         if len(word) == 1 and word.isalpha() and name != "text" and name != "mbox":
             out.append(Token("letter", word))
-        elif word.startswith("\\"):
-            out.extend(tokens(word))
+        elif word.startswith("\\") or any(c in DIGITS for c in word):  # mathematics in text style
+            out.extend(tokens(content))
         elif word:
             out.append(Token("text", word))
         return at

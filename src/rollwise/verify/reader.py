@@ -30,7 +30,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    kind: Literal["list", "set", "tuple", "union"]  # list: several answers, without braces
+    kind: Literal["list", "set", "tuple", "union", "pair"]  # list: several answers, without braces; pair: 4:30
     items: tuple[Value, ...]
 
 
@@ -106,14 +106,14 @@ def readings(text: str, limits: Limits) -> list[Reading]:
 def words_of(text: str) -> str | None:
     """The words of a text that is nothing else: letters in any script, with blanks, commas, hyphens and apostrophes."""
     kept = text
-    for wrapper in ("\\text", "\\mathrm", "\\textbf", "\\mbox"):
+    for wrapper in ("\\textbf", "\\textit", "\\textrm", "\\text", "\\mathrm", "\\mathbf", "\\mbox"):
         kept = kept.replace(wrapper, " ")
     kept = kept.replace("{", " ").replace("}", " ").replace("~", " ").strip(" .()")
     if not kept or not all(c.isalpha() or c in BESIDE_WORDS for c in kept):
         return None
     runs = "".join(c if c.isalpha() else " " for c in kept).split()
     wrapped = "\\text" in text or any(ord(c) > FIRST_CJK for c in kept)
-    if not runs or (max(map(len, runs)) < 3 and not wrapped):
+    if not runs or (max(map(len, runs)) < 3 and not wrapped and kept.lower() != "no"):
         return None
     if set(runs) & JOINERS and all(len(r) < 3 or r in JOINERS for r in runs):
         return None
@@ -168,10 +168,18 @@ def _read(found: list[Token], text: str, limits: Limits) -> Reading:
     if len(sides) == 2 and all(sides):
         left, right = (SAID.get(_flat(side)) or _several(side, limits) for side in sides)
         if isinstance(left, Scalar) and isinstance(right, Scalar):
-            return Reading((Scalar(algebra.over(left.value, right.value)),))
+            if _clock(sides):
+                return Reading((Items("pair", (left, right)),))
+            return Reading((Scalar(algebra.over(left.value, right.value), right.unit),))
         if not isinstance(left, Scalar) and not isinstance(right, Scalar):
             return Reading((left, right))
     return Reading((_several(found, limits),))
+
+
+def _clock(sides: Sequence[list[Token]]) -> bool:
+    """Whether `a:b` may be a time of day, which is not the same as another of the same ratio."""
+    digits = [t.text for t in sides[1] if t.kind == "number"]
+    return len(sides[0]) == 1 and sides[0][0].kind == "number" and len(digits) == 1 and len(digits[0]) == 2
 
 
 def _flat(found: Sequence[Token]) -> str:
@@ -365,7 +373,8 @@ def _based(found: list[Token]) -> Based | None:
 def _scalar(found: list[Token], limits: Limits) -> Scalar:
     kept, unit = without_unit(found)
     for i in range(1, len(kept) - 1):
-        if kept[i].kind == "space" and kept[i - 1].kind == kept[i + 1].kind == "number":
+        beside = kept[i].kind == "space" and kept[i - 1].kind == kept[i + 1].kind == "number"
+        if beside and (i < 2 or kept[i - 2].text not in ("_", "^")):  # `log_2 8` is one
             kept = with_plus(kept, i)
             break
     return Scalar(Expression(kept, limits.factorial).parse(), unit)

@@ -7,7 +7,7 @@ from rollwise.verify.latex import Refused, Token, names
 UNITS = names(
     "cm mm km dm nm ft in inch inches feet foot mile miles yard yards kg mg lb lbs oz hr hrs min mins sec secs day "
     "days hour hours minute minutes second seconds year years week weeks month months meter meters metre metres unit "
-    "units degree degrees deg rad radian radians mph kmh percent dollar dollars cent cents euro euros way ways"
+    "units degree degrees deg rad radian radians mph kmh percent dollar dollars cent cents euro euros way ways am pm"
 )
 PHYSICAL = {
     "cm": "cm", "centimeters": "cm", "centimetres": "cm", "mm": "mm", "m": "m", "meters": "m", "metres": "m",
@@ -16,6 +16,7 @@ PHYSICAL = {
     "hour": "h", "minutes": "min", "minute": "min", "seconds": "s", "second": "s", "days": "day", "day": "day",
     "weeks": "week", "months": "month", "years": "year",
     "dollars": "dollar", "dollar": "dollar", "cents": "cent", "cent": "cent", "euros": "euro", "euro": "euro",
+    "am": "am", "a.m": "am", "pm": "pm", "p.m": "pm",
 }  # fmt: skip
 
 
