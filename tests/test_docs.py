@@ -37,6 +37,8 @@ def test_the_reward_function_trains(
     assert main([*command, *SMALL]) == 0
     events = [json.loads(line) for line in (tmp_path / "runs/brevity/events.jsonl").read_text().splitlines()]
     steps = [e["metrics"] for e in events if e["event"] == "step"]
+    stored = yaml.safe_load((tmp_path / "runs/brevity/config.yaml").read_text())["reward"]["function"]
+    assert stored == f"{tmp_path / 'brevity.py'}:score"  # found again from any folder
     assert len(steps) == 2 and all(0 < s["rewards/score/mean"] <= s["accuracy"] for s in steps)
 
 
