@@ -16,8 +16,10 @@ SRC = Path(__file__).parents[1] / "src" / "rollwise"
 ROOMS = [
     "errors",
     "seeds",
+    "image",
     "records",
     "config",
+    "advice",
     "state",
     "curriculum",
     "allocation",

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rollwise.folder import logged
 from rollwise.records import Group, Image, Prompt
 from rollwise.replay.columns import pack_groups, unpack_groups
 from rollwise.vision import images
@@ -117,10 +118,10 @@ def test_columns_and_logs_do_not_repeat_images() -> None:
     whole = with_images(group(1), (image,))
     state = json.dumps(pack_groups([whole, whole])["origins"])
     assert state.count(image.to_json()) == 1
-    log = whole.to_log()
+    log = logged(whole)
     assert log["prompt"]["images"] == [{"sha256": image.sha256, "bytes": len(image.data)}]
     assert image.to_json() not in json.dumps(log)
-    assert group(1).to_log() == group(1).to_json()
+    assert logged(group(1)) == group(1).to_json()
 
 
 def test_the_store_keeps_what_was_used_last_within_its_bytes() -> None:

@@ -122,7 +122,7 @@ class RunFolder:
         self.clock.write({"step": record.step, "seconds": seconds})
         if self.rollouts is not None:
             for group in groups:
-                self.rollouts.write({"step": record.step, **group.to_log()})
+                self.rollouts.write({"step": record.step, **logged(group)})
         self.display.step(record, seconds)
 
     def evaluated(self, event: dict[str, Any]) -> None:
@@ -165,6 +165,14 @@ class RunFolder:
 
     def _write_model(self, path: Path) -> None:
         self.policy.save(path)
+
+
+def logged(group: Group) -> dict[str, Any]:
+    """The group as JSON for people, each image by the SHA-256 of its bytes."""
+    out = group.to_json()
+    if group.prompt.images:
+        out["prompt"]["images"] = [{"sha256": i.sha256, "bytes": len(i.data)} for i in group.prompt.images]
+    return out
 
 
 def lock(output: Path) -> IO[str]:

@@ -114,6 +114,11 @@ class Policy:
             of_images = f" ({seen} of them of its images; images.max_pixels bounds those)" if seen else ""
             raise UserError(
                 f"prompt {prompt.uid} has {len(ids)} tokens{of_images}; sampling.max_prompt_length allows 1 to {limit}"
+                + (
+                    f", which your settings or the starter's recipe say: set it to {len(ids)} or more"
+                    if len(ids)
+                    else ""
+                )
             )
         return np.asarray(ids, dtype=IDS)
 
