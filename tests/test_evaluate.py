@@ -15,10 +15,12 @@ from rollwise.cli.main import main
 from rollwise.compare.statistics import Interval
 from rollwise.errors import UserError
 from rollwise.results.against import against, check_same, paired_by_prompt
-from rollwise.results.record import Benchmark, Each, Pass, Results, over_benchmarks, over_prompts, read_results
+from rollwise.results.record import Benchmark as Measured
+from rollwise.results.record import Each, Pass, Results, over_benchmarks, over_prompts, read_results
 from rollwise.results.tables import benchmark_table, print_table, reflection_table
 from rollwise.scores import Efficiency
-from rollwise.tasks.benchmark import named_source
+from rollwise.tasks.benchmark import Benchmark, named_source
+from rollwise.tasks.data import DataArgs
 from tests.models import tiny_model
 
 SMALL = ["--samples", "2", "--set", "sampling.max_completion_length=6", "--set", "sampling.max_prompt_length=8192"]
@@ -215,11 +217,28 @@ def test_sources_and_their_names(tmp_path: Path) -> None:
         named_source("what is this.jsonl")
 
 
-def entry(name: str, shares: list[tuple[int, int]], length: int, **sampling: Any) -> Benchmark:
+def test_of_a_folder_the_test_rows_are_taken_and_all_of_them(tmp_path: Path) -> None:
+    sums = [{"question": f"{i}+1?", "answer": str(i + 1)} for i in range(9)]
+    (tmp_path / "both").mkdir()
+    rows(tmp_path / "both" / "train.jsonl", *sums[:6])
+    rows(tmp_path / "both" / "test.jsonl", *sums[6:])
+    (tmp_path / "one").mkdir()
+    rows(tmp_path / "one" / "train.jsonl", *sums)
+    for folder, split, numbers in (
+        ("both", None, [7, 8, 9]),
+        ("both", "train", range(1, 7)),
+        ("one", None, range(1, 10)),
+    ):
+        task = Benchmark(DataArgs(data=str(tmp_path / folder), split=split), name="b")
+        assert [task.heldout[i].answer for i in range(len(task.heldout))] == [str(n) for n in numbers]
+        assert task.heldout[0].uid == "b/heldout:0" and task.heldout[0].task == "b"
+
+
+def entry(name: str, shares: list[tuple[int, int]], length: int, **sampling: Any) -> Measured:
     each = tuple(Each(uid=f"u{i}", correct=c, scored=n, lengths=(length,) * 4) for i, (c, n) in enumerate(shares))
     results = {"accuracy": 0.0, "mean_length": float(length), "truncated": 0.0, "infra_error": 0.0, "pass@4": 0.5}
     sampled = Pass(samples=4, sampling={**SAMPLING, **sampling}, results=results, each=each)
-    return Benchmark(name=name, data="d", passes={"sampled": sampled})
+    return Measured(name=name, data="d", passes={"sampled": sampled})
 
 
 def test_interval_over_prompts_by_hand() -> None:
@@ -256,7 +275,7 @@ def test_what_is_not_comparable_is_said() -> None:
         check_same({"a": "e"}, base, "f")
     mine = Results(model="new", seed=0, benchmarks=(entry("a", [(1, 4)], 10),))
     assert against(mine, base, Efficiency()).notes == ("a: max_completion_length is 6 here and 9 in the baseline",)
-    greedy = Results(model="old", seed=0, benchmarks=(Benchmark(name="a", data="d", passes={}),))
+    greedy = Results(model="old", seed=0, benchmarks=(Measured(name="a", data="d", passes={}),))
     with pytest.raises(UserError, match="evaluate both alike"):
         against(mine, greedy, Efficiency())
 
