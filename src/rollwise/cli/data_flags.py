@@ -30,6 +30,7 @@ def _check(commands: Any) -> None:
     check.set_defaults(module="checking", handler="check", method=None, seed=None, threads=None, output=None)
     check.add_argument("recipe", nargs="?", metavar="RECIPE.yaml", help="settings of a run")
     check.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any setting, as for train")
+    check.add_argument("--shared", action="store_true", help="as for train: settings of several methods")
     check.add_argument("--task", help="of the run; with --data alone: data, or the verifier of all rows")
     check.add_argument("--model", help="folder, hub name, or: starter; its tokenizer counts tokens")
     check.add_argument("--data", action="append", default=[], metavar="FILE", help="a file of rows; may be repeated")
