@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import math
+import re
 import subprocess
 import sys
 from fractions import Fraction
@@ -16,9 +17,11 @@ from typing import Any
 
 import PIL.Image
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rollwise.assemble import resolve
 from rollwise.errors import UserError
 from rollwise.records import Prompt, StopReason, VerdictKind
 from rollwise.tasks import make_task
@@ -202,3 +205,10 @@ def test_a_folder_in_the_layout_of_the_release(tmp_path: Path) -> None:
         assert row["precise_value"]["ABCD".index(row["answer"])] > 0 and right
         with PIL.Image.open(folder / "img_diagram.png") as read:
             assert read.size == (row["img_width"], row["img_height"])
+
+
+def test_the_recipe_of_the_docs_is_understood() -> None:
+    page = (ROOT / "docs" / "images.md").read_text(encoding="utf-8")
+    (recipe,) = re.findall(r"```yaml\n(.*?)```", page, re.S)
+    config = resolve([("recipe.yaml", yaml.safe_load(recipe))])
+    assert config.images.max_pixels == 401_408 and make_task(config.task, config.task_args, starter=False)

@@ -23,7 +23,7 @@ def policy(name: str) -> Policy:
     return wrap(model, processor.tokenizer, vision)
 
 
-@pytest.mark.parametrize("name", ["qwen3", "llava", "llava_onevision", "idefics3"])
+@pytest.mark.parametrize("name", ["qwen2", "qwen3", "llava", "llava_onevision", "idefics3"])
 def test_stored_logprobs_are_those_of_the_models_own_forward_pass(name: str) -> None:
     one = policy(name)
     assert one.vision is not None

@@ -30,6 +30,7 @@ SIGHT = {
     "patch_size": 14,
 }
 MROPE = {"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 10000.0}
+QWEN_MARKS = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
 QWEN_MARK = "<|vision_start|><|image_pad|><|vision_end|>"
 
 
@@ -43,10 +44,24 @@ def template(mark: str) -> str:
     return CHAT_PARTS.replace(QWEN_MARK, mark)
 
 
-def qwen3() -> tuple[Any, Any]:
-    tokens, (start, end, image, video) = tokenizer(
-        "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"
+def qwen2() -> tuple[Any, Any]:
+    tokens, (start, end, image, video) = tokenizer(*QWEN_MARKS)
+    config = transformers.Qwen2VLConfig(
+        text_config={**TEXT, "vocab_size": len(tokens), "rope_parameters": MROPE},
+        vision_config={"depth": 2, "embed_dim": 32, "hidden_size": 32, "mlp_ratio": 2, "num_heads": 2},
+        image_token_id=image,
+        video_token_id=video,
+        vision_start_token_id=start,
+        vision_end_token_id=end,
     )
+    pictures = transformers.Qwen2VLImageProcessorPil(min_pixels=28 * 28, max_pixels=28 * 28 * 64)
+    return transformers.Qwen2VLForConditionalGeneration(config), pictures_only(transformers.Qwen2VLProcessor)(
+        image_processor=pictures, tokenizer=tokens, chat_template=template(QWEN_MARK)
+    )
+
+
+def qwen3() -> tuple[Any, Any]:
+    tokens, (start, end, image, video) = tokenizer(*QWEN_MARKS)
     config = transformers.Qwen3VLConfig(
         text_config={**TEXT, "vocab_size": len(tokens), "head_dim": 8, "rope_parameters": MROPE},
         vision_config={
@@ -153,7 +168,7 @@ def gemma3() -> tuple[Any, Any]:
     )
 
 
-FAMILIES = {f.__name__: f for f in (qwen3, llava, llava_onevision, idefics3, gemma3)}
+FAMILIES = {f.__name__: f for f in (qwen2, qwen3, llava, llava_onevision, idefics3, gemma3)}
 
 
 def build(name: str) -> tuple[Any, Any]:
