@@ -36,7 +36,7 @@ def book(ledger: Ledger, settled: Settled, step: int) -> None:
         for unit, g in enumerate(settled.groups)
         for r in g.rollouts
     ]
-    ledger.settle(settled, Batch(rows=tuple(rows), step=step), step)
+    ledger.settle(settled, Batch(rows=tuple(rows), step=step), step, [])
 
 
 def counts(ledger: Ledger) -> dict[str, int]:
@@ -54,12 +54,12 @@ def test_what_is_held_over_several_steps_is_held_once(named_again: bool) -> None
     ledger.generate([waiting])
     for step in (1, 2, 3):
         held = ((Outcome.held, waiting),) if step == 1 or named_again else ()
-        book(ledger, Settled(groups=(), slots=0, outcomes=held), step)
+        book(ledger, Settled(groups=(), slots=0, wanted=1, outcomes=held), step)
         assert counts(ledger) == {"held": 2, "infra_error": 1} and ledger.balanced()
     commits = tuple(member(p, m, "right", 4) for m in (3, 4))
     ledger.generate([Group(uid=p.group_uid, prompt=p, rollouts=commits)])
     union = Group(uid=p.group_uid, prompt=p, rollouts=(*waiting.rollouts, *commits))
-    book(ledger, Settled(groups=(union,), slots=1), 4)
+    book(ledger, Settled(groups=(union,), slots=1, wanted=1), 4)
     assert counts(ledger) == {"trained": 4, "infra_error": 1} and ledger.balanced()
     assert ledger.replayed.rollouts == 0
 
@@ -199,7 +199,7 @@ def test_foreign_state_is_refused() -> None:
     with pytest.raises(ValueError, match="state of allocation"):
         pilot().load_state_dict({"carried": []})
     with pytest.raises(ValueError, match="state of pilot buffer"):
-        pilot().load_state_dict({"step": 1, "left": 0, "buffer": {}})
+        pilot().load_state_dict({"step": 1, "era": [0, 0], "left": 0, "buffer": {}})
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rollwise.records import Batch, Group, Outcome, Rollout, Settled
+from rollwise.records import Batch, Group, Outcome, Purpose, Rollout, Row, Settled, StopReason
+from rollwise.state import check_keys
 
 Key = tuple[str, int]
 
@@ -36,6 +37,39 @@ class Count:
     def to_json(self) -> dict[str, int]:
         return {"rollouts": self.rollouts, "tokens": self.tokens}
 
+    @staticmethod
+    def from_json(data: dict[str, int]) -> Count:
+        check_keys(data, {"rollouts", "tokens"}, "ledger")
+        return Count(**data)
+
+
+def _cut(row: Row) -> bool:
+    """Left out of the loss, or given nothing to teach, for having been cut at the length limit."""
+    return not row.credit.counts or (row.rollout.stop is StopReason.length and not row.credit.teaches)
+
+
+def price_of_a_group(settled: Settled, fresh: Sequence[Group]) -> float | None:
+    """Rollouts that one more group with variance would have cost by generation, judged by this step's own; None where
+    it has none to judge by.
+
+    Groups generated whole: their mean size over the share with variance. In two parts: the pilots of this step for each
+    that was kept, and a commit, over the share of the groups made whole that have variance.
+    """
+    whole = [g for g in fresh if g.purpose is Purpose.whole]
+    if whole:
+        alive = sum(g.informative for g in whole)
+        return sum(g.size for g in whole) / alive if alive else None
+    pilots = [g for g in fresh if g.purpose is Purpose.pilot]
+    commits = [g for g in fresh if g.purpose is Purpose.commit]
+    dropped = {g.uid for o, g in settled.outcomes if o in (Outcome.dropped_easy, Outcome.dropped_hard)}
+    kept = sum(g.uid not in dropped for g in pilots)
+    alive = sum(g.informative for g in settled.groups)
+    if not (kept and commits and alive):
+        return None
+    a_pilot = sum(g.size for g in pilots) / kept
+    a_commit = sum(g.size for g in commits) / len(commits)
+    return (a_pilot + a_commit) * len(settled.groups) / alive
+
 
 class Ledger:
     """Running totals of a run."""
@@ -58,16 +92,17 @@ class Ledger:
         for group in groups:
             self.generated.add(group.rollouts)
 
-    def settle(self, settled: Settled, batch: Batch, step: int) -> None:
-        """The end of a step: give each of its rollouts an outcome. One held from an earlier step leaves that account;
-        a row of the batch that the allocation did not hand over is a replayed use."""
+    def settle(self, settled: Settled, batch: Batch, step: int, fresh: Sequence[Group]) -> None:
+        """The end of a step, in which the groups `fresh` were generated: give each of its rollouts an outcome. One held
+        from an earlier step leaves that account; a row of the batch that the allocation did not hand over is a replayed
+        use."""
         taught = {row.unit for row in batch.rows if row.credit.teaches}
         seated = {key(row.rollout): row for row in batch.rows}
         handed = {key(r): group for group in settled.groups for r in group.rollouts}
         for group in settled.groups:
             for rollout in group.rollouts:
                 row = seated.get(key(rollout))
-                if row is not None and not row.credit.counts:
+                if row is not None and _cut(row):
                     outcome = Outcome.truncated
                 elif row is not None and row.unit in taught:
                     outcome = Outcome.trained
@@ -78,8 +113,13 @@ class Ledger:
             for rollout in group.rollouts:
                 self._book(outcome, rollout, step)
         self.replayed.add(row.rollout for k, row in seated.items() if k not in handed)
-        fresh_groups = {k[0] for k, row in seated.items() if k in handed and row.unit in taught}
-        self._estimate_refill(settled, len(fresh_groups), step)
+        missing = settled.wanted - len({k[0] for k, row in seated.items() if k in handed and row.unit in taught})
+        if missing > 0 and fresh:
+            price = price_of_a_group(settled, fresh)
+            if price is None:
+                self.refill_unknown += missing
+            else:
+                self.refill_rollouts += missing * price
 
     def _book(self, outcome: Outcome, rollout: Rollout, step: int) -> None:
         """One of an earlier step was booked as held, and leaves that account."""
@@ -87,20 +127,6 @@ class Ledger:
         if rollout.birth_step < step:
             self.outcomes[Outcome.held if known else Outcome.infra_error].add([rollout], -1)
         self.outcomes[outcome if known else Outcome.infra_error].add([rollout])
-
-    def _estimate_refill(self, settled: Settled, taught: int, step: int) -> None:
-        """What filling the step's other slots with fresh informative groups would have cost: group size / their share
-        among the step's own fresh groups, each. Where that share is 0 nothing can be said and the slots are counted."""
-        fresh = [g for g in (*settled.groups, *(g for _, g in settled.outcomes)) if g.birth_step == step]
-        missing = settled.slots - taught
-        if missing <= 0 or not fresh:
-            return
-        informative = sum(g.informative for g in fresh)
-        if informative == 0:
-            self.refill_unknown += missing
-            return
-        size = sum(g.size for g in fresh) / len(fresh)
-        self.refill_rollouts += missing * size * len(fresh) / informative
 
     def give_up_held(self) -> None:
         """What the allocation held for a later step will not be used."""
@@ -132,10 +158,10 @@ class Ledger:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if set(state) != set(self.to_json()) or set(state["outcomes"]) != {o.value for o in Outcome}:
             raise ValueError("state of ledger: its entries are not those of this version")
-        self.generated = Count(**state["generated"])
-        self.outcomes = {o: Count(**state["outcomes"][o.value]) for o in Outcome}
-        self.replayed = Count(**state["replayed"])
-        self.evaluation = Count(**state["evaluation"])
+        self.generated = Count.from_json(state["generated"])
+        self.outcomes = {o: Count.from_json(state["outcomes"][o.value]) for o in Outcome}
+        self.replayed = Count.from_json(state["replayed"])
+        self.evaluation = Count.from_json(state["evaluation"])
         self.rounds = state["rounds"]
         self.updates = state["updates"]
         self.skipped_updates = state["skipped_updates"]

@@ -6,7 +6,6 @@ policy, record, observe. Everything it hands over is a record.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -23,12 +22,13 @@ from rollwise.guard import Alarm, Guard
 from rollwise.learner.learner import Learned, Learner
 from rollwise.ledger import Ledger, key
 from rollwise.metrics import of_batch, of_groups, of_tasks
-from rollwise.records import Batch, Credit, Group, Placed, Request, Role, Row, StepRecord
+from rollwise.records import Batch, Credit, Group, Outcome, Placed, Request, Role, Row, StepRecord
 from rollwise.reflection import Patterns, reflection
 from rollwise.replay.base import Replay
 from rollwise.state import Saved
 
 NOT_FINITE = "the model's own log-probs are not finite: its weights are spoilt, resume from an earlier checkpoint"
+NO_PROMPT = "the curriculum has no prompt left to draw"
 
 
 class Watcher(Protocol):
@@ -76,6 +76,8 @@ class Loop:
         while True:
             elapsed = self.seconds + time.monotonic() - clock
             reason = spent(self.budget, self.ledger.generated, self.step, elapsed, self.allocation.least)
+            if not reason and not self.curriculum.remaining and not self.ledger.outcomes[Outcome.held].rollouts:
+                reason = ("curriculum.empty", NO_PROMPT)
             if reason:
                 break
             asked = self._step()
@@ -110,14 +112,12 @@ class Loop:
                 fresh += groups
         measured = self.measured()
         settled = self.allocation.settle()
-        if not fresh and not settled.groups:
-            settled = dataclasses.replace(settled, stop=settled.stop or "the curriculum has no prompt left to draw")
         with _timed(seconds, "compose"):
             placed = self.replay.compose(settled.groups, settled.slots, self.step, self.learner.logprobs)
         with _timed(seconds, "learn"):
             signals = self.learner.signals([r for seat in placed for r in seat.group.rollouts])
             batch = self._batch(placed, self._credits(placed, signals), settled.groups)
-            self.ledger.settle(settled, batch, self.step)
+            self.ledger.settle(settled, batch, self.step, fresh)
             assert self.ledger.balanced(), f"step {self.step}: a rollout has no outcome, or two"
             learned = self.learner.update(batch, signals)
         self.replay.store(self._remembered(settled.groups, batch, learned), self.step)
@@ -133,7 +133,7 @@ class Loop:
             **measured,
             **reflection(fresh, self.patterns),
             "rounds": float(self.ledger.rounds - rounds_before),
-            **of_batch(placed, batch, settled.slots),
+            **of_batch(placed, batch, settled.wanted),
             **learned.metrics,
             **self.curriculum.metrics(),
             **self.allocation.metrics(),
@@ -149,7 +149,9 @@ class Loop:
         if broken:
             return "non_finite", broken
         if settled.stop:
-            return ("allocation.limit" if fresh else "curriculum.empty"), settled.stop
+            return "allocation.limit", settled.stop
+        if not fresh and not settled.groups and turn is None:
+            return "curriculum.empty", NO_PROMPT
         return alarm.stop
 
     def _credits(self, placed: Sequence[Placed], signals: Signals) -> list[tuple[Credit, ...]]:

@@ -56,8 +56,9 @@ def of_tasks(groups: Sequence[Group], tasks: Sequence[str]) -> dict[str, float]:
     return out
 
 
-def of_batch(placed: Sequence[Placed], batch: Batch, slots: int) -> dict[str, float]:
-    """Of the composed batch. replay/share is over its rows, replay/filled the share of slots with reward variance;
+def of_batch(placed: Sequence[Placed], batch: Batch, wanted: int) -> dict[str, float]:
+    """Of the composed batch. replay/share is over its rows, replay/filled the share of the groups
+    wanted for a full batch that have reward variance;
     replay/groups counts seats, a single replayed rollout as one; single rollouts fill no slot."""
     old = [p for p in placed if p.role is Role.replay]
     replayed = sum(r.role is Role.replay for r in batch.rows)
@@ -66,7 +67,7 @@ def of_batch(placed: Sequence[Placed], batch: Batch, slots: int) -> dict[str, fl
         "replay/groups": float(len(old)),
         "replay/rollouts": float(replayed),
         "replay/share": _share(replayed, len(batch.rows)),
-        "replay/filled": _share(sum(p.group.informative for p in placed), slots),
+        "replay/filled": _share(sum(p.group.informative for p in placed), wanted),
         "replay/age_mean": mean([float(p.age) for p in old]),
         "replay/age_max": float(max((p.age for p in old), default=0)),
     }

@@ -12,16 +12,16 @@ Shape suffixes used in this package: `_T` completion tokens of one rollout, `_P`
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import enum
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
+from rollwise.image import Image as Image
 
 IDS = np.int32
 LOGP = np.float32
@@ -61,13 +61,13 @@ class Purpose(enum.StrEnum):
 class Outcome(enum.StrEnum):
     """What became of a generated rollout. Each gets exactly one."""
 
-    trained = "trained"  # entered an update with an advantage that can teach
+    trained = "trained"  # entered an update, in a group that can teach
     dropped_easy = "dropped_easy"  # could not teach, every scored member correct; or a pilot above its band
     dropped_hard = "dropped_hard"  # could not teach, otherwise; or a pilot below its band
     surplus = "surplus"  # informative, but more than the step had room for
     stale = "stale"  # held by the allocation until it was too old to use
     pilot = "pilot"  # chose its prompt for more, and is not itself trained on
-    truncated = "truncated"  # removed by overlong filtering
+    truncated = "truncated"  # cut at max_completion_length, and for that left out or given advantage 0
     infra_error = "infra_error"  # the verifier failed
     lost_at_epoch_end = "lost_at_epoch_end"  # held by the allocation when its epoch ended, or it began anew
     held = "held"  # kept by the allocation for a later step
@@ -87,25 +87,6 @@ class Verdict:
     @staticmethod
     def from_json(data: dict[str, Any]) -> Verdict:
         return Verdict(kind=VerdictKind(data["kind"]), score=data["score"], detail=data["detail"])
-
-
-@dataclass(frozen=True, slots=True)
-class Image:
-    """A picture as the bytes of its encoded file (PNG, JPEG, WebP, GIF). Not decoded before the policy reads it."""
-
-    data: bytes
-
-    @property
-    def sha256(self) -> str:
-        """Hex digest of the bytes: the picture's name in logs."""
-        return hashlib.sha256(self.data).hexdigest()
-
-    def to_json(self) -> str:
-        return base64.b64encode(self.data).decode("ascii")
-
-    @staticmethod
-    def from_json(data: str) -> Image:
-        return Image(base64.b64decode(data, validate=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,8 +206,6 @@ class Rollout:
 
     @staticmethod
     def from_json(data: dict[str, Any], images: tuple[Image, ...] = ()) -> Rollout:
-        """`images` are those of the group's prompt."""
-
         def logp(a: list[float] | None) -> np.ndarray | None:
             return None if a is None else np.asarray(a, dtype=LOGP)
 
@@ -318,13 +297,6 @@ class Group:
             "purpose": self.purpose.value,
         }
 
-    def to_log(self) -> dict[str, Any]:
-        """As `to_json`, with each image by the SHA-256 of its bytes; for reading, not for reading back."""
-        out = self.to_json()
-        if self.prompt.images:
-            out["prompt"]["images"] = [{"sha256": i.sha256, "bytes": len(i.data)} for i in self.prompt.images]
-        return out
-
     @staticmethod
     def from_json(data: dict[str, Any]) -> Group:
         prompt = Prompt.from_json(data["prompt"])
@@ -341,7 +313,8 @@ class Settled:
     """What the allocation hands over at the end of a step's generation."""
 
     groups: tuple[Group, ...]  # to compose the batch from
-    slots: int  # groups the batch is meant to hold
+    slots: int  # groups the batch is to hold, replay included
+    wanted: int  # groups with variance a full batch has
     # Groups that go no further, and why. One that is held for several steps may be named in each of them.
     outcomes: tuple[tuple[Outcome, Group], ...] = ()
     note: str = ""  # what was done when a limit was reached; empty otherwise

@@ -21,6 +21,11 @@ class Prompts(Protocol):
         """The next prompts, across the end of an epoch if need be; fewer only where none is left at all."""
         ...
 
+    @property
+    def era(self) -> tuple[int, int]:
+        """Another value as soon as an epoch is over, whether drawn to its end or left by a stage."""
+        ...
+
     def next_epoch(self) -> None:
         """Leave out what remains of the running epoch."""
         ...

@@ -58,7 +58,9 @@ class Dynamic:
         self.carried = extra if self.surplus == "carry" else []
         lost = [(Outcome.surplus, g) for g in extra] if self.surplus == "drop" else [(Outcome.held, g) for g in extra]
         dead = [(g.dead_outcome, g) for g in self.dead]
-        settled = Settled(groups=tuple(batch), slots=slots, outcomes=(*dead, *lost), note=note, stop=stop)
+        settled = Settled(
+            groups=tuple(batch), slots=slots, wanted=self.prompts, outcomes=(*dead, *lost), note=note, stop=stop
+        )
         self._begin()
         return settled
 

@@ -32,7 +32,7 @@ class Fixed:
 
     def settle(self) -> Settled:
         groups, self._groups = self._groups or [], None
-        return Settled(groups=tuple(groups), slots=self.prompts)
+        return Settled(groups=tuple(groups), slots=self.prompts, wanted=self.prompts)
 
     def metrics(self) -> dict[str, float]:
         return {}

@@ -59,7 +59,8 @@ class Pilot:
         self.buffer = buffer
         self.bounds = bounds
         self.step = 1
-        self.left = 0  # prompts left in the running epoch after the last draw
+        self.era = (0, 0)  # of the prompts drawn last, as the curriculum calls it
+        self.left = 0  # prompts left in it
         self._metrics: dict[str, float] = {}
         self._begin()
 
@@ -88,6 +89,8 @@ class Pilot:
     def plan(self, prompts: Prompts, room: int) -> list[Request]:
         if self.bounds.rounds == 0:
             self._leave(Outcome.stale, self.buffer.expire(self.step))
+            # Filters may have left prompts out since, and a new stage all of them.
+            self.left = min(self.left, prompts.remaining) if prompts.era == self.era else 0
             if self.epoch_over:
                 self._leave(Outcome.lost_at_epoch_end, self.buffer.clear())
         wanted = self.prompts - len(self.whole)
@@ -129,8 +132,10 @@ class Pilot:
         if 0 < self.left < self.pilot_prompts and prompts.remaining < self.pilot_prompts:
             prompts.next_epoch()
         left = prompts.remaining
+        self.era = prompts.era
         drawn = prompts.draw(min(count, left))
-        self.left = left - len(drawn)
+        ended, self.era = prompts.era != self.era, prompts.era
+        self.left = 0 if ended else prompts.remaining
         return drawn
 
     def _leave(self, outcome: Outcome, groups: Sequence[Group]) -> None:
@@ -162,7 +167,14 @@ class Pilot:
         self._metrics = self._measure()
         slots, note, stop = self.bounds.close("pilot and commit", len(self.whole), self.prompts)
         held = [(Outcome.held, g) for g in self.buffer.entries]
-        settled = Settled(groups=tuple(self.whole), slots=slots, outcomes=(*self.outcomes, *held), note=note, stop=stop)
+        settled = Settled(
+            groups=tuple(self.whole),
+            slots=slots,
+            wanted=self.prompts,
+            outcomes=(*self.outcomes, *held),
+            note=note,
+            stop=stop,
+        )
         self.step += 1
         self._begin()
         return settled
@@ -186,10 +198,12 @@ class Pilot:
         return self._metrics
 
     def state_dict(self) -> dict[str, Any]:
-        return {"step": self.step, "left": self.left, "buffer": self.buffer.state_dict()}
+        return {"step": self.step, "era": list(self.era), "left": self.left, "buffer": self.buffer.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        check_keys(state, {"step", "left", "buffer"}, "allocation")
+        check_keys(state, {"step", "era", "left", "buffer"}, "allocation")
         self.step, self.left = state["step"], state["left"]
+        stage, epoch = state["era"]
+        self.era = (stage, epoch)
         self.buffer.load_state_dict(state["buffer"])
         self._begin()

@@ -39,6 +39,11 @@ class Curriculum(Part, Protocol):
         in the data. Goes on into the next epoch; fewer only where no prompt is left at all."""
         ...
 
+    @property
+    def era(self) -> tuple[int, int]:
+        """Stage and epoch: another value as soon as an epoch is over, whether drawn to its end or left by a stage."""
+        ...
+
     def next_epoch(self) -> None:
         """Leave out what remains of the running epoch."""
         ...

@@ -60,6 +60,10 @@ class Mixture:
         """Epochs of the mixture that are over since its weights were set."""
         return min((self.parts[n].passed - self.first[n] for n in self._live()), default=0)
 
+    @property
+    def era(self) -> tuple[int, int]:
+        return self.turns, self.passed
+
     def next_epoch(self) -> None:
         live = self._live()
         for name in self._lagging(live) if live else ():

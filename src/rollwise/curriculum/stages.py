@@ -71,6 +71,10 @@ class Stages:
     def draw(self, count: int) -> list[Prompt]:
         return self.mixture.draw(count)
 
+    @property
+    def era(self) -> tuple[int, int]:
+        return self.mixture.era
+
     def next_epoch(self) -> None:
         self.mixture.next_epoch()
 
@@ -81,17 +85,23 @@ class Stages:
         stage = self.stages[self.number]
         if stage.plateau is not None:
             self._watch(stage.plateau, groups)
-        if self.number + 1 == len(self.stages):
-            return
-        if why := self._over(stage):
-            self.number += 1
-            new = self.stages[self.number]
-            if HISTORY in new.reset:
-                self.mixture.forget()
-            self.mixture.weigh(new.weights)
-            note = f"stage {self.number} of {len(self.stages)} ended after {self.steps:,} steps: {why}"
-            self.turn = Turn(note=note, reset=tuple(name for name in new.reset if name != HISTORY))
-            self._begin()
+        while self.number + 1 < len(self.stages) and (why := self._over(self.stages[self.number])):
+            self._go_on(why)
+
+    def _go_on(self, why: str) -> None:
+        """To the next stage. One that has no prompt is over as soon as it begins."""
+        ended = f"stage {self.number + 1} of {len(self.stages)} ended after {self.steps:,} steps: {why}"
+        self.number += 1
+        new = self.stages[self.number]
+        if HISTORY in new.reset:
+            self.mixture.forget()
+        self.mixture.weigh(new.weights)
+        before = self.turn or Turn(note="")
+        self.turn = Turn(
+            note="; ".join(n for n in (before.note, ended) if n),
+            reset=tuple(dict.fromkeys((*before.reset, *(name for name in new.reset if name != HISTORY)))),
+        )
+        self._begin()
 
     def _over(self, stage: Stage) -> str:
         """Why the stage is over; empty while it is not."""

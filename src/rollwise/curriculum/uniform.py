@@ -77,6 +77,10 @@ class Uniform:
         return self.epoch + (self.place >= len(self.order))
 
     @property
+    def era(self) -> tuple[int, int]:
+        return 0, self.passed
+
+    @property
     def begun(self) -> bool:
         """Whether anything has been drawn."""
         return self.epoch > 0 or self.place > 0
