@@ -40,9 +40,11 @@ def refuse(*_: object, **__: object) -> Any:
 
 
 def read_number(text: str, *_: object, **__: object) -> Any:
-    """Digits with at most one point, as an exact number. Stands in for sympy's `parse_expr`."""
+    """Digits with at most one point, as an exact number; a name, as a symbol. Stands in for sympy's `parse_expr`."""
     import sympy
 
+    if text.isascii() and text.isidentifier() and "__" not in text:  # sympy's own modules name things so
+        return {"pi": sympy.pi, "E": sympy.E, "I": sympy.I, "oo": sympy.oo}.get(text, sympy.Symbol(text))
     whole, point, decimals = text.strip().partition(".")
     if not (whole + decimals).isascii() or not (whole + decimals).isdigit():
         refuse()
@@ -51,9 +53,15 @@ def read_number(text: str, *_: object, **__: object) -> Any:
 
 def without_string_parser() -> None:
     """`sympify` of a text imports `parse_expr` by name each time and now finds `read_number`; whoever holds the old
-    function finds that the two it ends in refuse."""
+    function finds that the two it ends in refuse. What sympy imports only when it simplifies is imported before, since
+    it parses texts of its own meanwhile."""
+    import sympy
     from sympy.parsing import sympy_parser
 
+    importlib.import_module("sympy.physics.units")
+    x = sympy.Symbol("x", real=True)
+    for warm in (sympy.sin(x) ** 2 + sympy.cos(x) ** 2, sympy.sqrt(x**2 + 2 * x + 1) / sympy.exp(x), sympy.log(x**2)):
+        sympy.simplify(warm)
     sympy_parser.parse_expr = read_number
     sympy_parser.eval_expr = refuse
     sympy_parser.stringify_expr = refuse
