@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rollwise.config import RunConfig, build, data_sets, expand_aliases, merge, named, nest
+from rollwise.config.effect import check_read
 from rollwise.config.pilot import optimizer_updates, pilot_prompts, pilot_rollouts
 from rollwise.errors import UserError, nearest
 from rollwise.methods import method
@@ -29,21 +30,27 @@ if TYPE_CHECKING:
 Tree = dict[str, Any]
 
 
-def resolve(layers: list[tuple[str, Tree]]) -> RunConfig:
+def resolve(layers: list[tuple[str, Tree]], *, shared: bool = False) -> RunConfig:
     """The config of named user layers (file, overrides), over the method's and the starter's settings.
 
-    Raises UserError naming the layer and key at fault.
+    Raises UserError naming the layer and key at fault; also for a setting that nothing reads, unless the layers are
+    `shared` by several methods.
     """
     user: Tree = {}
+    given: list[tuple[str, Tree]] = []
     for source, tree in layers:
         expanded = expand_aliases(tree, source)
         _check_layer(expanded, source)
+        given.append((source, expanded))
         user = merge(user, expanded)
     last = layers[-1][0] if layers else "config"
     base = _defaults_of_tasks(user, last)
     for dotted, value in method(str(user.get("method", "grpo"))).settings.items():
         base = merge(base, nest(dotted, value))
-    return build(merge(base, user), last)
+    config = build(merge(base, user), last)
+    for source, tree in given if not shared else ():
+        check_read(config, tree, source)
+    return config
 
 
 def _check_layer(tree: Tree, source: str) -> None:
@@ -65,7 +72,11 @@ def _defaults_of_tasks(user: Tree, source: str) -> Tree:
     if not named(given):
         return base
     base.pop("task_args", None)
-    args = {name: starter_recipe(name).get("task_args", {}) if starter else {} for name in set(tasks)}
+    recipes = {name: starter_recipe(name) if starter else {} for name in set(tasks)}
+    args = {name: recipe.get("task_args", {}) for name, recipe in recipes.items()}
+    lengths = [recipe["sampling"] for recipe in recipes.values() if "sampling" in recipe]
+    if starter:  # room for the longest of them
+        base["sampling"] = {**base["sampling"], **{k: max(r[k] for r in lengths) for k in lengths[0]}}
     filled = {name: {"task": entry.task, "args": args[str(entry.task)]} for name, entry in sets.items()}
     return {**base, "task": task, "tasks": filled}
 

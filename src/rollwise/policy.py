@@ -38,6 +38,7 @@ class Policy:
     cache_argument: str  # name under which this model takes its KV cache
     bfloat16: bool = False  # matrix products in bfloat16; the weights stay float32
     vision: Vision | None = None  # of an image-text model
+    blind: str = ""  # why it reads text only, where an image-text model does
     closed: torch.Tensor | None = None  # int64: ids that are never sampled, those that stand for pictures
 
     @property
@@ -124,7 +125,8 @@ class Policy:
 
     def _encode(self, prompt: Prompt) -> Sequence[int] | np.ndarray:
         if self.vision is None and prompt.images:
-            raise UserError(f"prompt {prompt.uid} has images, and this model reads text only; give an image-text model")
+            why = self.blind or "this model reads text only; give an image-text model"
+            raise UserError(f"prompt {prompt.uid} has images, and {why}")
         if prompt.messages is None and not prompt.images:
             if self.vision is not None:
                 self.vision.check_text(str(prompt.text), prompt.uid)
@@ -195,24 +197,55 @@ def load_policy(
         raise UserError(f"model: {name} is neither a folder nor a hub name (owner/name)")
     if local and not any((where / file).is_file() for file in TOKENIZERS):
         raise UserError(f"model: {name} has no tokenizer; put its tokenizer.json beside config.json")
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, AutoTokenizer
+    target = str(where) if local else name
+    sees, reads = _kinds(target, name)
+    pixels = (min_pixels, max_pixels, cache_bytes)
+    try:
+        policy = _loaded(target, name, device, sees, pixels)
+    except UserError as error:
+        if not (sees and reads):
+            raise
+        policy = _loaded(target, name, device, False, pixels)
+        policy.blind = str(error).removeprefix("model: ")
+    policy.bfloat16 = dtype == "bfloat16"
+    return policy
+
+
+def _kinds(target: str, name: str) -> tuple[bool, bool]:
+    """Whether the folder is of an image-text model, and whether it can be read as a text model. Raises UserError."""
+    from transformers import AutoConfig
+    from transformers.models.auto import modeling_auto as table
+
+    try:
+        config = AutoConfig.from_pretrained(target)
+    except Exception as error:
+        raise _unreadable(name, error) from None
+    kind, reads = config.model_type, config.model_type in table.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    whole = table.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.get(kind)
+    return whole is not None and (not reads or whole in (config.architectures or ())), reads
+
+
+def _unreadable(name: str, error: Exception) -> UserError:
+    reason = " ".join(str(error).split())[:200] or type(error).__name__
+    return UserError(f"model: {name} cannot be loaded ({reason})")
+
+
+def _loaded(target: str, name: str, device: str, sees: bool, pixels: tuple[int, int, int]) -> Policy:
+    """The policy of a folder or hub name, as an image-text model or as a text model."""
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoTokenizer
     from transformers.utils import logging as hf_logging
 
     hf_logging.disable_progress_bar()
-    target = str(where) if local else name
     try:
-        config = AutoConfig.from_pretrained(target)
-        sees = _sees(config)
         model, loading = (AutoModelForImageTextToText if sees else AutoModelForCausalLM).from_pretrained(
             target, dtype=torch.float32, use_safetensors=True, output_loading_info=True
         )
-        processor = load_processor(target, config) if sees else None
+        processor = load_processor(target, model.config) if sees else None
         tokenizer = processor.tokenizer if processor is not None else AutoTokenizer.from_pretrained(target)
     except UserError:
         raise
     except Exception as error:  # transformers raises many kinds for an unreadable folder; all are the user's to mend
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise UserError(f"model: {name} cannot be loaded ({reason})") from None
+        raise _unreadable(name, error) from None
     if missing := sorted(loading["missing_keys"]):
         raise UserError(
             f"model: {name} lacks {len(missing)} of its weights ({missing[0]}, ...); give a whole checkpoint"
@@ -226,25 +259,9 @@ def load_policy(
         model.to(device)
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"device: {device} is not usable here ({str(error).splitlines()[0][:120]})") from None
-    vision = None
-    if sees:
-        vision = Vision(processor, model, min_pixels=min_pixels, max_pixels=max_pixels, cache_bytes=cache_bytes)
-    policy = wrap(model, tokenizer, vision)
-    policy.bfloat16 = dtype == "bfloat16"
-    return policy
-
-
-def _sees(config: Any) -> bool:
-    """Whether the config is that of an image-text model, and not of the text model within one."""
-    from transformers.models.auto.modeling_auto import (
-        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as TEXT,
-    )
-    from transformers.models.auto.modeling_auto import (
-        MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES as IMAGE_TEXT,
-    )
-
-    kind = config.model_type
-    return kind in IMAGE_TEXT and (kind not in TEXT or IMAGE_TEXT[kind] in (config.architectures or ()))
+    least, most, cached = pixels
+    vision = Vision(processor, model, min_pixels=least, max_pixels=most, cache_bytes=cached) if sees else None
+    return wrap(model, tokenizer, vision)
 
 
 def wrap(model: Any, tokenizer: Any, vision: Vision | None = None) -> Policy:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from argparse import Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rollwise.cli.layers import overrides
 from rollwise.console import open_console
 from rollwise.errors import UserError
+
+if TYPE_CHECKING:
+    from rollwise.config import RunConfig
 
 
 def compare(args: Namespace) -> int:
@@ -24,10 +28,14 @@ def compare(args: Namespace) -> int:
     seeds = _seeds(args.seeds)
     shared = [*args.set, *(f"{k}={getattr(args, k)}" for k in ("task", "model") if getattr(args, k))]
     recipe = [(args.recipe, read_yaml(Path(args.recipe)))] if args.recipe else []
+    layers = [*recipe, ("--set", overrides(shared))]
+    configs = []
     for name in methods:  # a wrong setting is one line here, not a failure of every run
         last = {"method": name, "budget": {"rollouts": args.rollouts}}
-        config = resolve([*recipe, ("--set", overrides(shared)), ("command line", last)])
-    base = [args.recipe] if args.recipe else []
+        configs.append(resolve([*layers, ("command line", last)], shared=True))
+    _check_read(configs, layers)
+    config = configs[-1]
+    base = ["--shared", *([args.recipe] if args.recipe else [])]
     for text in shared:
         base += ["--set", text]
     jobs = args.jobs or min(len(os.sched_getaffinity(0)), len(methods) * len(seeds))
@@ -46,6 +54,17 @@ def compare(args: Namespace) -> int:
             round_size=config.prompts_per_step * config.group_size,
         )
     return result.exit_status
+
+
+def _check_read(configs: list[RunConfig], layers: list[tuple[str, dict[str, Any]]]) -> None:
+    """A setting that at least one of the methods reads is fine. Raises UserError for the others."""
+    from rollwise.config import expand_aliases, leaves, nest
+    from rollwise.config.effect import check_read, unread
+
+    for source, tree in layers:
+        for name, value in leaves(expand_aliases(tree, source)).items():
+            if all(unread(name, config) for config in configs):
+                check_read(configs[0], nest(name, value), source)
 
 
 def _names(text: str) -> list[str]:

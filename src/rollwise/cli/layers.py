@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rollwise.config import RunConfig, merge, parse_override, read_yaml
+from rollwise.config.aliases import WIDE, clashes
 from rollwise.errors import UserError
 
 FLAGS = ("method", "task", "model", "seed", "threads", "output")
@@ -15,9 +16,12 @@ MAIN_BUDGET: dict[str, Any] = {"budget": {"rollouts": 25_600}}
 
 
 def overrides(texts: list[str]) -> dict[str, Any]:
-    """All `--set` of a command line, later over earlier."""
+    """All `--set` of a command line, later over earlier. Raises UserError where one key has two names."""
+    names = dict.fromkeys(text.partition("=")[0].strip() for text in texts)
+    if clash := clashes(names):
+        raise UserError(f"--set: '{clash[0]}' is given twice, as {clash[1]} and as {clash[2]}; keep one of the two")
     tree: dict[str, Any] = {}
-    for text in sorted(texts, key=lambda t: not t.startswith("epsilon=")):  # epsilon_high narrows it, in any order
+    for text in sorted(texts, key=lambda t: t.partition("=")[0].strip() not in WIDE):  # another name narrows a wide one
         tree = merge(tree, parse_override(text))
     return tree
 
@@ -47,4 +51,4 @@ def _value(name: str, text: str) -> Any:
 def config(args: Namespace) -> RunConfig:
     from rollwise.assemble import resolve
 
-    return resolve(layers(args))
+    return resolve(layers(args), shared=args.shared)

@@ -62,6 +62,11 @@ def parser() -> argparse.ArgumentParser:
     train.add_argument("recipe", nargs="?", metavar="RECIPE.yaml", help="settings of the run")
     _settings(train)
     train.add_argument("--quiet", action="store_true", help="no progress, no summary")
+    train.add_argument(
+        "--shared",
+        action="store_true",
+        help="the settings are shared by several methods: those that this one does not read are no mistake",
+    )
 
     resume = commands.add_parser("resume", help="continue a run from its newest whole checkpoint")
     resume.set_defaults(module="training", handler="resume")
@@ -144,15 +149,20 @@ def parser() -> argparse.ArgumentParser:
 
     methods = commands.add_parser("methods", help="all methods, with their papers, parts and differences")
     methods.set_defaults(module="listing", handler="methods")
-    methods.add_argument("name", nargs="?", help="one method in full, with its settings")
+    methods.add_argument("name", nargs="*", help="methods to show in full, with their settings")
     methods.add_argument("--json", action="store_true", help="print JSON")
+
+    keys = commands.add_parser("keys", help="every setting: type, default, bounds, what it does, other names for it")
+    keys.set_defaults(module="listing", handler="keys")
+    keys.add_argument("prefix", nargs="?", default="", help="a key, or a section such as replay")
+    keys.add_argument("--json", action="store_true", help="print JSON")
     return top
 
 
 def _settings(command: argparse.ArgumentParser) -> None:
     for flag, note in (
         ("method", "see `rollwise methods`"),
-        ("task", "sort_digits, chain_sum, countdown"),
+        ("task", "sort_digits, chain_sum, countdown, geometry; rows: data, math, gsm8k, choice, exact, code"),
         ("model", "folder, hub name, or: starter"),
         ("seed", "default 0"),
         ("threads", "default 1"),

@@ -27,13 +27,16 @@ def train(args: Namespace) -> int:
 def resume(args: Namespace) -> int:
     from rollwise import run
     from rollwise.config import RunConfig, build, expand_aliases, merge
+    from rollwise.config.effect import check_read
 
     typed = overrides(args.set)
     report = True
 
     def changes(stored: dict[str, Any]) -> RunConfig:
         nonlocal report
-        settings = build(merge(stored, expand_aliases(typed, "--set")), "--set")
+        given = expand_aliases(typed, "--set")
+        settings = build(merge(stored, given), "--set")
+        check_read(settings, given, "--set")
         report = settings.log.report
         return settings
 

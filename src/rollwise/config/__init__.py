@@ -5,9 +5,9 @@ defaults, the user's file, `--set a.b=c`. Unknown keys, wrong types and impossib
 and what would be right. Imports neither torch nor numpy.
 """
 
+from rollwise.config.aliases import ALIASES
 from rollwise.config.build import build
 from rollwise.config.layers import (
-    ALIASES,
     dump_yaml,
     expand_aliases,
     leaves,

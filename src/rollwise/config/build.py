@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import difflib
 import math
 import types
 import typing
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from rollwise.config.aliases import ALIASES
+from rollwise.config.keys import dotted
 from rollwise.config.pilot import accepted, pilot_prompts, pilot_rollouts
 from rollwise.config.schema import RunConfig
 from rollwise.config.tasks import check_tasks
@@ -42,23 +45,14 @@ def _build(cls: type, tree: Any, prefix: str, source: str) -> Any:
 
 def _nearest_key(prefix: str, name: str, here: Mapping[str, Any]) -> str:
     """Keys of that name in other sections, else the nearest in this one, in full."""
-    elsewhere = [k for k in _dotted(RunConfig) if k.split(".")[-1] == name.split(".")[-1]]
+    elsewhere = [k for k in dotted() if k.split(".")[-1] == name.split(".")[-1]]
     if 1 <= len(elsewhere) <= 3:
         return "did you mean " + " or ".join(f"'{k}'" for k in elsewhere) + "?"
-    return nearest(f"{prefix}{name}", [f"{prefix}{k}" for k in here])
-
-
-def _dotted(cls: type, prefix: str = "") -> list[str]:
-    hints = typing.get_type_hints(cls)
-    out: list[str] = []
-    for f in dataclasses.fields(cls):
-        inner = hints[f.name]
-        out += (
-            _dotted(typing.cast(type, inner), f"{prefix}{f.name}.")
-            if dataclasses.is_dataclass(inner)
-            else [f"{prefix}{f.name}"]
-        )
-    return out
+    names = [f"{prefix}{k}" for k in here]
+    close = difflib.get_close_matches(f"{prefix}{name}", [*names, *({} if prefix else ALIASES)], n=1, cutoff=0.55)
+    if close and close[0] not in names:
+        return f"did you mean '{close[0]}', here {' and '.join(ALIASES[close[0]])}?"
+    return nearest(f"{prefix}{name}", names)
 
 
 def _convert(value: Any, hint: Any, meta: Mapping[str, Any], name: str, source: str) -> Any:
@@ -143,10 +137,7 @@ def _check_together(config: RunConfig, source: str) -> None:
         raise UserError(
             f"{source}: learner.schedule_updates is {learner.schedule_updates}; above learner.warmup_updates"
         )
-    if config.group_size < 2:
-        raise UserError(
-            f"{source}: group_size is {config.group_size}; a group needs at least 2 rollouts to have variance"
-        )
+    _check_group_size(config, source)
     if replay.capacity is not None and replay.capacity_batches is not None:
         raise UserError(f"{source}: replay.capacity and replay.capacity_batches are both set; keep one")
     if replay.max_age is not None and replay.max_age < replay.min_age:
@@ -175,6 +166,28 @@ def _check_together(config: RunConfig, source: str) -> None:
     _check_best(config, source)
     _check_credit(config, source)
     _check_objective(config, source)
+
+
+def _check_group_size(config: RunConfig, source: str) -> None:
+    """One rollout a prompt has no variance: only what compares it with the batch or with a critic learns from it."""
+    if config.group_size > 1:
+        return
+    needs = (
+        ("advantage.kind", config.advantage.kind, ("reinforce++", "gae")),
+        ("allocation.kind", config.allocation.kind, ("fixed",)),
+        ("replay.kind", config.replay.kind, ("none",)),
+    )
+    for name, value, alone in needs:
+        if value not in alone:
+            what = "a group needs at least 2 rollouts to have variance"
+            raise UserError(
+                f"{source}: group_size is 1 with {name} {value}; {what}; set group_size=2 or more, or {name}={alone[0]}"
+            )
+    if config.curriculum.kind == "mopps" or config.curriculum.drop_solved or config.curriculum.evict_at is not None:
+        raise UserError(
+            f"{source}: group_size is 1, and the curriculum judges prompts by the pass rate of their group; set "
+            "group_size=2 or more"
+        )
 
 
 def _check_best(config: RunConfig, source: str) -> None:
@@ -220,6 +233,8 @@ def _check_credit(config: RunConfig, source: str) -> None:
 def _check_replay(config: RunConfig, source: str) -> None:
     """Kinds of replay that some other part leaves nothing to do, or would be misread by."""
     replay = config.replay
+    if replay.kind in ("recent", "hybrid") and replay.min_age > 1:
+        _check_stale(config, source)
     if replay.kind == "success" and config.allocation.kind != "fixed":
         raise UserError(
             f"{source}: replay.kind is success with allocation.kind {config.allocation.kind}, which drops the groups "
@@ -241,6 +256,22 @@ def _check_replay(config: RunConfig, source: str) -> None:
         raise UserError(
             f"{source}: objective.reduction is prompt, which gives a single replayed rollout the weight of a group; "
             "set objective.reduction=token or replay.entries=groups"
+        )
+
+
+def _check_stale(config: RunConfig, source: str) -> None:
+    """Groups that may be drawn once they are old must still be there then."""
+    replay, prompts = config.replay, config.prompts_per_step
+    least = (replay.min_age - 1) * prompts + 1
+    if replay.capacity is not None and replay.capacity < least:
+        raise UserError(
+            f"{source}: replay.capacity is {replay.capacity} groups, and steps of {prompts} push a group out before "
+            f"replay.min_age {replay.min_age}; at least {least}"
+        )
+    if replay.capacity_batches is not None and replay.capacity_batches < replay.min_age:
+        raise UserError(
+            f"{source}: replay.capacity_batches is {replay.capacity_batches}, and a group is pushed out before "
+            f"replay.min_age {replay.min_age}; at least {replay.min_age}"
         )
 
 

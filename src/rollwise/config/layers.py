@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from rollwise.config.aliases import ALIASES, ANSWERS, WIDE, translated
 from rollwise.config.schema import RunConfig
 from rollwise.errors import UserError, nearest
 
-# Names that users of other trainers type, and ours. Only whole-key synonyms: same meaning, same unit.
-ALIASES: dict[str, tuple[str, ...]] = {
-    "num_generations": ("group_size",),
-    "rollout.n": ("group_size",),
-    "data.train_batch_size": ("prompts_per_step",),
-    "max_completion_length": ("sampling.max_completion_length",),
-    "data.max_response_length": ("sampling.max_completion_length",),
-    "max_prompt_length": ("sampling.max_prompt_length",),
-    "data.max_prompt_length": ("sampling.max_prompt_length",),
-    "temperature": ("sampling.temperature",),
-    "top_p": ("sampling.top_p",),
-    "learning_rate": ("learner.lr",),
-    "num_iterations": ("learner.epochs",),
-    "max_grad_norm": ("learner.max_grad_norm",),
-    "epsilon": ("objective.clip_low", "objective.clip_high"),  # both bounds, unless epsilon_high is given
-    "epsilon_high": ("objective.clip_high",),
-    "clip_low": ("objective.clip_low",),
-    "clip_high": ("objective.clip_high",),
-    "clip_ratio_low": ("objective.clip_low",),
-    "clip_ratio_high": ("objective.clip_high",),
-    "beta": ("objective.kl_coef",),
-    "kl_coef": ("objective.kl_coef",),
-    "kl_loss_coef": ("objective.kl_coef",),
-}
 SHORT = {"reward": "function"}  # sections that may be given as the text of one of their keys
 
 Tree = dict[str, Any]
@@ -75,16 +54,16 @@ def parse_override(text: str) -> Tree:
         parsed = yaml.safe_load(value)
     except Exception:  # as in read_yaml
         raise UserError(f"--set {text}: the value is not valid YAML") from None
-    return nest(name.strip(), parsed)
+    return nest(name.strip(), parsed, "--set")
 
 
-def nest(dotted: str, value: Any) -> Tree:
+def nest(dotted: str, value: Any, source: str = "config") -> Tree:
     """`nest('a.b', 1)` is `{'a': {'b': 1}}`; aliases are translated."""
     if dotted in SHORT and isinstance(value, str):
         value = {SHORT[dotted]: value}
     out: Tree = {}
-    for name in ALIASES.get(dotted, (dotted,)):
-        tree: Any = value
+    for name, ours in translated(dotted, value, source).items():
+        tree: Any = ours
         for part in reversed(name.split(".")):
             tree = {part: tree}
         out = merge(out, tree)
@@ -102,27 +81,51 @@ def merge(base: Tree, over: Tree) -> Tree:
 
 def expand_aliases(tree: Tree, source: str) -> Tree:
     """Synonyms and dotted keys of a file turned into our nested keys. A key given under two names is an error, but for
-    `epsilon` beside `epsilon_high`, which narrows it."""
+    one that bounds both sides of the clip (`epsilon`) beside one that bounds one of them, which narrows it."""
     known = {f.name for f in dataclasses.fields(RunConfig)}
     entries: Tree = {}
     for name, value in tree.items():
         if not isinstance(name, str):
             raise UserError(f"{source}: key {name!r} is not text; {nearest(str(name), known)}")
-        foreign = leaves({name: value}) if isinstance(value, dict) and name not in known else {}
-        entries |= foreign if foreign and foreign.keys() <= ALIASES.keys() else {name: value}
-    out = nest("epsilon", entries.pop("epsilon")) if "epsilon" in entries else {}
+        if name == "tasks" and isinstance(value, dict):  # a number is the weight, as in a stage
+            value = {k: {"weight": v} if _is_number(v) else {} if v is None else v for k, v in value.items()}
+        entries |= _foreign(name, value, known, source) or {name: value}
+    out: Tree = {}
     given: Tree = {}
     for name, value in entries.items():
-        nested = nest(name, value) if name in ALIASES or name in SHORT or "." in name else {name: value}
-        clash = _first_clash(given, nested)
+        translate = name in ALIASES or name in ANSWERS or name in SHORT or "." in name
+        nested = nest(name, value, source) if translate else {name: value}
+        wide = name in WIDE
+        clash = _first_clash(out if wide else given, nested)
         if clash:
             raise UserError(f"{source}: '{clash}' is given twice; keep one of the two")
-        given = merge(given, nested)
+        out, given = (merge(out, nested), given) if wide else (out, merge(given, nested))
     return merge(out, given)
 
 
+def _is_number(value: Any) -> bool:
+    """Also of text such as 1e-5, which YAML 1.1 takes for none."""
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        return not isinstance(value, bool) and math.isfinite(float(value))
+    return False
+
+
+def _foreign(name: str, value: Any, known: Collection[str], source: str) -> Tree:
+    """The settings of a section of another trainer by their dotted names; nothing where it is none."""
+    if not isinstance(value, dict) or name in known:
+        return {}
+    found = leaves({name: value})
+    names = [*ALIASES, *ANSWERS]
+    if not any(alias.startswith(f"{name}.") for alias in names):
+        return {}
+    for dotted in found:
+        if dotted not in names:
+            raise UserError(f"{source}: unknown key '{dotted}'; {nearest(dotted, names)}")
+    return found
+
+
 def _first_clash(a: Tree, b: Tree, prefix: str = "") -> str | None:
-    for name in a.keys() & b.keys():
+    for name in [n for n in a if n in b]:
         if isinstance(a[name], dict) and isinstance(b[name], dict):
             found = _first_clash(a[name], b[name], f"{prefix}{name}.")
             if found:

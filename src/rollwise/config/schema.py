@@ -33,7 +33,7 @@ class BudgetConfig:
 @dataclass(slots=True, kw_only=True)
 class SamplingConfig:
     temperature: float = key(1.0, "softmax temperature of training rollouts", ge=1e-3)
-    top_p: float = key(1.0, "nucleus mass; 1 keeps the whole distribution", gt=0, le=1)
+    top_p: float = key(1.0, "nucleus mass; 1 keeps the whole distribution", ge=1e-6, le=1)
     max_prompt_length: int = key(1024, "prompt tokens; a longer prompt is an error, never cut", gt=0)
     max_completion_length: int = key(1024, "completion tokens, the end token included", gt=0, le=2**20)
     max_rows: int = key(512, "rollouts generated side by side in one call; bounds the KV cache", gt=0)
@@ -51,7 +51,12 @@ class ImagesConfig:
 @dataclass(slots=True, kw_only=True)
 class TaskConfig:
     task: str | None = key(None, "a task of the table; null: the one of this data set's name")
-    weight: float = key(1.0, "share of the prompts drawn, relative to the other data sets", gt=0)
+    weight: float = key(
+        1.0,
+        "share of the training prompts drawn, relative to the other data sets; held-out numbers weigh prompts alike",
+        ge=1e-6,
+        le=1e6,
+    )
     args: dict[str, Any] = key({}, "the task's own settings")  # noqa: RUF009
 
 
@@ -70,7 +75,7 @@ class UntilConfig:
 @dataclass(slots=True, kw_only=True)
 class StageConfig:
     tasks: dict[str, float] = key(  # noqa: RUF009
-        {}, "data sets and their weights by prompt; empty: all, at the weights of `tasks`", gt=0
+        {}, "data sets and their weights by prompt; empty: all, at the weights of `tasks`", ge=1e-6, le=1e6
     )
     until: UntilConfig = field(default_factory=UntilConfig, metadata={"doc": "what ends the stage, whichever is first"})
     reset: list[Literal["optimizer", "replay", "history"]] = key(  # noqa: RUF009
@@ -89,8 +94,8 @@ class MoppsConfig:
     target: float = key(0.5, "success rate aimed at", ge=0, le=1)
     band: float = key(0.2, "threshold: half the width of the interval around target", ge=0, le=1)
     decay: float = key(0.5, "share of old evidence kept when new comes in; 1 forgets nothing", ge=0, le=1)
-    prior_correct: float = key(1.0, "alpha of the Beta prior", gt=0)
-    prior_wrong: float = key(1.0, "beta of the Beta prior", gt=0)
+    prior_correct: float = key(1.0, "alpha of the Beta prior", ge=0.01, le=1e6)
+    prior_wrong: float = key(1.0, "beta of the Beta prior", ge=0.01, le=1e6)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -168,7 +173,7 @@ class ReplayConfig:
     )
     alpha: float = key(0.5, "rollouts: weight of a draw is (priority + eps)^alpha", ge=0)
     eps: float = key(1e-6, "rollouts: added to the priority", gt=0)
-    warmup_steps: int = key(20, "rollouts: steps that store and draw nothing yet", ge=0)
+    warmup_steps: int = key(20, "rollouts: training steps at the start that store, and draw nothing yet", ge=0)
     composition: Literal["fresh", "pool"] = key(
         "fresh", "rollouts: all fresh informative groups and the draw, or as many drawn from fresh and stored alike"
     )
@@ -275,7 +280,7 @@ class EvalConfig:
     prompts: int = key(512, "held-out prompts, of each task", gt=0)
     samples: int = key(1, "completions per prompt", gt=0, le=100_000)
     temperature: float = key(1.0, "0 is greedy", ge=0)
-    top_p: float = key(1.0, "nucleus mass", gt=0, le=1)
+    top_p: float = key(1.0, "nucleus mass", ge=1e-6, le=1)
     seed: int = key(
         0, "seed of the evaluation samples; apart from the run's seed, so that runs are compared alike", ge=0
     )
