@@ -464,7 +464,7 @@ def test_the_example_of_a_staged_run(tmp_path: Path) -> None:
     recipe = read_yaml(ROOT / "examples" / "two_stages.yaml")
     config = resolve([("example", recipe)])
     assert (config.task, title(config), config.method) == ("sort_digits", "short+long", "srpo")
-    assert data_sets(config)["short"].args == {"max_digits": 9, "train_size": 4000}
+    assert data_sets(config)["short"].args == {"max_digits": 9, "train_size": 600}
     first = {"plateau": "accuracy", "window": 1, "min_gain": 1.0, "patience": 1}
     stages = [{**recipe["curriculum"]["stages"][0], "until": first}, *recipe["curriculum"]["stages"][1:]]
     small: Tree = {

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rollwise import __version__, checkpoint
+from rollwise.advice import advice
 from rollwise.assemble import check_data, heldout_used, load_model, load_tasks, make_loop, replay_capacity
 from rollwise.audit.golds import check_golds
 from rollwise.config import RunConfig, build, dump_yaml, leaves, read_yaml, title, to_tree
@@ -71,6 +72,9 @@ def _load(config: RunConfig, display: Display) -> tuple[dict[str, Task], Policy]
         for note in (*task.notes, check_golds(task.own if isinstance(task, Rewarded) else task)):
             if note:
                 display.note(note)
+    made_up = [name for name, task in tasks.items() if task.train.generated]
+    for note in advice(config, {name: len(task.train) for name, task in tasks.items()}, made_up):
+        display.note(note)
     display.note(f"loading {config.model}")
     policy = load_model(config)
     for name, task in tasks.items():
