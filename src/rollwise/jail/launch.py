@@ -12,7 +12,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import sysconfig
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -60,7 +59,8 @@ def make_tier(name: TierName, newest: int = NEWEST, *, installed: bool = False) 
     UserError where something it needs is missing."""
     if sys.platform != "linux":
         raise UserError(f"code jail: tier {name} needs Linux, this is {sys.platform}; programs are not run here")
-    packages = tuple(dict.fromkeys(sysconfig.get_path(p) for p in ("purelib", "platlib"))) if installed else ()
+    folders = dict.fromkeys(p for p in sys.path if os.path.basename(p) in ("site-packages", "dist-packages"))
+    packages = tuple(p for p in folders if os.path.isdir(p)) if installed else ()
     if name == "none":
         return Tier("none", (), newest=newest, packages=packages)
     abi = Kernel(newest).abi()
