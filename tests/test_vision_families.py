@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -9,8 +11,8 @@ import transformers
 
 from rollwise.errors import UserError
 from rollwise.learner.logprobs import completion_logprobs, pack, unpadded
-from rollwise.policy import Policy, wrap
-from rollwise.records import Request, Sampling
+from rollwise.policy import Policy, load_policy, wrap
+from rollwise.records import Prompt, Request, Sampling
 from rollwise.sampling.torch_sampler import TorchSampler
 from rollwise.vision.reader import Vision, pictures_only
 from tests.vision import mixed
@@ -52,6 +54,17 @@ def test_stored_logprobs_are_those_of_the_models_own_forward_pass(name: str) -> 
 def test_attention_in_both_directions_among_the_tokens_of_a_picture_is_refused() -> None:
     with pytest.raises(UserError, match="images of a gemma3 model are not supported here"):
         policy("gemma3")
+
+
+def test_a_refused_family_is_still_a_text_model_where_it_is_one(tmp_path: Path) -> None:
+    model, processor = build("gemma3")
+    model.generation_config.eos_token_id = 2
+    model.save_pretrained(tmp_path)
+    processor.tokenizer.save_pretrained(tmp_path)
+    one = load_policy(str(tmp_path))
+    assert one.vision is None and len(one.encode(Prompt(uid="p", text="abc"), 9)) == 3
+    with pytest.raises(UserError, match=r"prompt one has images, and .*cannot be loaded"):
+        one.encode(mixed()[1], 200)
 
 
 def test_a_processor_that_must_have_video_is_refused() -> None:
