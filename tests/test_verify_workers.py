@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from rollwise.errors import UserError
 from rollwise.records import VerdictKind
 from rollwise.verify import workers
 from rollwise.verify.mathematics import Math
+from rollwise.verify.table import make_verifier
 from rollwise.verify.worker import MEMORY, SECONDS, read_number
 from rollwise.verify.workers import Pool
 from tests.verifying import kinds, verdict
@@ -179,8 +181,17 @@ def test_what_an_answer_of_the_pool_means(
     assert detail in got.detail
 
 
+def test_a_setting_that_is_wrong_is_named() -> None:
+    assert Math({"deadline": 5}).settings.deadline == 5
+    with pytest.raises(UserError, match=r"^math\.deadline is 0; it must be a number of seconds from 0\.1 to 600$"):
+        make_verifier("math", {"deadline": 0})
+    with pytest.raises(UserError, match=r"^unknown key 'geometry\.dedline'; did you mean 'deadline'\?$"):
+        make_verifier("geometry", {"dedline": 3})
+
+
 def test_without_math_verify_the_exact_rules_still_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "installed", lambda: False)
+    assert "pip install 'rollwise[math]'" in Math().notes[0]
     texts = ["\\boxed{\\frac{x^2-1}{x+1}}", "\\boxed{x+1}", "\\boxed{\\ln x}"]
     assert kinds(Math(), "x-1", texts) == ["correct", "wrong", "infra_error"]
 
@@ -195,7 +206,7 @@ def test_the_full_parser_from_another_thread() -> None:
     """math-verify's own time-outs work only in the main thread."""
     out: list[list[str]] = []
     cases = ["\\boxed{1+\\sqrt2}", "\\boxed{2+\\sqrt2}", "\\boxed{\\sin(((}"]
-    thread = threading.Thread(target=lambda: out.append(kinds(Math(deadline=LONG), "\\sqrt{3+2\\sqrt{2}}", cases)))
+    thread = threading.Thread(target=lambda: out.append(kinds(Math({"deadline": LONG}), "\\sqrt{3+2\\sqrt{2}}", cases)))
     thread.start()
     thread.join()
     assert out == [["correct", "wrong", "invalid"]]
@@ -220,11 +231,11 @@ def test_identities_that_only_the_full_parser_knows() -> None:
 
 @needs_parser
 def test_a_deadline_and_the_next_answer() -> None:
-    math = Math(deadline=0.5)
+    math = Math({"deadline": 0.5})
     found = verdict(math, "\\ln n", "\\boxed{(1+x)^{999}(1+y)^{999}(1+x+y)^{999}}")
     assert found.kind is VerdictKind.invalid
     assert found.detail == "took longer than 0.5 s"
-    assert verdict(Math(deadline=LONG), "\\sqrt{3+2\\sqrt{2}}", "\\boxed{1+\\sqrt2}").kind is VerdictKind.correct
+    assert verdict(Math({"deadline": LONG}), "\\sqrt{3+2\\sqrt{2}}", "\\boxed{1+\\sqrt2}").kind is VerdictKind.correct
 
 
 def payloads(marker: Path) -> list[str]:
@@ -249,7 +260,7 @@ def test_nothing_is_executed(tmp_path: Path) -> None:
     """Neither by the verifier nor in a worker that is handed the text as gold and as answer."""
     marker = tmp_path / "executed"
     texts = payloads(marker)
-    assert "correct" not in kinds(Math(deadline=LONG), "\\ln n", [f"\\boxed{{{t}}}" for t in texts])
+    assert "correct" not in kinds(Math({"deadline": LONG}), "\\ln n", [f"\\boxed{{{t}}}" for t in texts])
     pool = Pool(size=1)
     try:
         pool.ask([(t, "1") for t in texts] + [("\\ln n", t) for t in texts], LONG)

@@ -8,11 +8,13 @@ or one that breaks a limit, or runs the full parser into its deadline. infra_err
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from rollwise.config import key
+from rollwise.errors import UserError, nearest, show
 from rollwise.records import Verdict
 from rollwise.verify import workers
 from rollwise.verify.algebra import TooHard, TooLarge, Undefined
@@ -24,6 +26,7 @@ from rollwise.verify.reader import Reading, readings
 from rollwise.verify.scoring import Completion, infra_error
 
 MAX_GOLD = 1024  # characters
+NOTE = f"{workers.MISSING}: answers that exact rules cannot tell will not be judged"
 RELATION = re.compile(r"[=<>]|\\(?:le|ge|ne|leq|geq|neq|leqslant|geqslant|approx|equiv)(?![A-Za-z])")
 
 
@@ -38,13 +41,29 @@ class Gold:
     error: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MathSettings:
+    deadline: float = key(2.0, "seconds that one answer may take math-verify; one that takes longer is invalid")
+
+
+def read_settings(name: str, given: Mapping[str, Any] | None) -> MathSettings:
+    """`given` over the defaults. Raises UserError: `<name>.<key>`, and what would be right."""
+    for setting, value in (given or {}).items():
+        if setting != "deadline":
+            raise UserError(f"unknown key '{name}.{setting}'; {nearest(str(setting), ['deadline'])}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0.1 <= value <= 600:
+            raise UserError(f"{name}.deadline is {show(value)}; it must be a number of seconds from 0.1 to 600")
+    return MathSettings(**(given or {}))
+
+
 class Math:
-    """Verifier `math`. `deadline` is what one answer may cost the full parser, in seconds."""
+    """Verifier `math`."""
 
     name = "math"
 
-    def __init__(self, deadline: float = workers.DEADLINE) -> None:
-        self.deadline = deadline
+    def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
+        self.settings = read_settings(self.name, settings)
+        self.notes: tuple[str, ...] = () if workers.installed() else (NOTE,)
 
     def judge(self, completions: Sequence[Completion]) -> list[Verdict]:
         out: list[Verdict | None] = []
@@ -60,7 +79,7 @@ class Math:
                 out.append(None)
                 questions.append((place, *verdict))
         if questions:
-            answers = workers.ask([(gold, answer) for _, gold, answer in questions], deadline=self.deadline)
+            answers = workers.ask([(gold, answer) for _, gold, answer in questions], deadline=self.settings.deadline)
             for (place, _, _), found in zip(questions, answers, strict=True):
                 out[place] = _full_verdict(found)
         return [v for v in out if v is not None]

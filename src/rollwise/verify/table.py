@@ -20,7 +20,7 @@ _TABLE: dict[str, tuple[str, str]] = {
     "code": ("code", "Code"),
     "none": ("unjudged", "Unjudged"),
 }
-_WITH_SETTINGS = {"code"}
+_WITH_SETTINGS = {"math", "geometry", "code"}
 
 
 def verifier_names() -> list[str]:

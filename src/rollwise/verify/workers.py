@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-DEADLINE = 2.0  # seconds that one answer may take
 START = 60.0  # seconds for a worker to import what it needs
 MAX_REPLY = 4_096  # bytes
 REMEMBERED = 100_000  # answers kept, so that equal completions are asked about once
@@ -268,7 +267,7 @@ def pool() -> Pool:
         return _pool
 
 
-def ask(pairs: Sequence[Pair], *, deadline: float = DEADLINE) -> list[Answer]:
+def ask(pairs: Sequence[Pair], *, deadline: float) -> list[Answer]:
     """What math-verify says of each (gold, answer); `missing` for all where it is not installed."""
     if not installed():
         return [Answer("missing", detail=MISSING)] * len(pairs)
