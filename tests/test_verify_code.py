@@ -101,7 +101,13 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("too large", DOUBLE, "def double(x): return 'x' * 10**6", "test 1: over 64 KiB of output"),
     ("endless value", DOUBLE, "def double(x):\n    a = []\n    a.append(a)\n    return a", TOO_DEEP),
     ("wide value", DOUBLE, "def double(a):\n    for _ in range(50): a = [a, a]\n    return a", TOO_DEEP),
-    ("collisions", DOUBLE, "def double(x): return set(range(10001))", "test 1: too many members of sets and dicts"),
+    ("large set", DOUBLE, "def double(x): return set(range(9000))", "test 1: wrong output"),
+    (
+        "collisions",
+        DOUBLE,
+        "def double(x): return {(2**61 - 1) * n for n in range(1, 2100)}",
+        "test 1: too many members of sets and dicts",
+    ),
     (
         "equal to everything",
         DOUBLE,

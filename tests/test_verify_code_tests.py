@@ -235,6 +235,12 @@ def holds(code: str, answers: dict[str, Any]) -> bool:
         ("2 ** f(1) == 0", 10**9, None),
         ("f(1) ** 3 == 0", 10**9000, None),
         ("f(1) % 3 == 0", "%999999999d", None),
+        ("round(7, f(1)) == 0", -(10**9), None),
+        ("set(f(1)) == {1}", [(2**61 - 1) * n for n in range(1, 40_000)], None),
+        ("set(f(1)) == {1}", [1] * 40_000, True),
+        ("dict(f(1)) == {'a': 1}", [("a", 1)], True),
+        ("dict(a=1) == f(1)", {"a": 1}, True),
+        ("{True} == f(1)", {1}, False),
     ],
     ids=lambda value: type(value).__name__,  # the value itself may be too long to write
 )

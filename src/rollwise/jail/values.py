@@ -14,7 +14,7 @@ from typing import Any
 
 DEPTH, NODES = 60, 200_000
 PLAIN_INT = 10**15
-HASHED = 10_000  # members of all sets and dicts together: numbers can be chosen so that their hashes collide
+HASHED = 2_000  # members of sets and dicts whose hashes can be made to collide: large numbers, complex ones, tuples
 
 
 class ValueLimit(ValueError):
@@ -92,7 +92,8 @@ class _Decoder:
 
     def _tagged(self, kind: str, rest: list[Any], depth: int) -> Any:
         if kind in "dsz":
-            self.hashed += len(rest)
+            members = [pair[0] for pair in rest] if kind == "d" else rest
+            self.hashed += sum(isinstance(m, list) and m[0] not in ("b", "f") for m in members)
             if self.hashed > HASHED:
                 raise ValueLimit("too many members of sets and dicts")
         match kind:

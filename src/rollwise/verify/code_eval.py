@@ -11,36 +11,43 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from rollwise.jail.values import Opaque
+from rollwise.jail.values import HASHED, PLAIN_INT, Opaque
 
 Call = Callable[[str, list[Any], dict[str, Any]], Any]
 BITS, LENGTH = 20_000, 1_000_000
 
+
+class TooLarge(ValueError):
+    """A value would grow beyond the bounds, or take too long to build."""
+
+
+def _round(number: Any, digits: Any = None) -> Any:
+    if isinstance(digits, int) and abs(digits) > 400:  # past what a float has; for whole numbers 10**digits is built
+        raise TooLarge("digits")
+    return round(number, digits)
+
+
+def _hashed(make: Callable[..., Any]) -> Callable[..., Any]:
+    """A set or dict of no more members than `values` lets out as one, where their hashes can be made to collide."""
+
+    def build(members: Iterable[Any] = (), **named: Any) -> Any:
+        held = list(members.items() if isinstance(members, dict) else members)
+        if len(held) > HASHED and not all(isinstance(m, str | bytes) or abs(m) < PLAIN_INT for m in held):
+            raise TooLarge("members")
+        return make(held, **named)
+
+    return build
+
+
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    f.__name__: f
-    for f in (
-        abs,
-        all,
-        any,
-        bool,
-        dict,
-        float,
-        frozenset,
-        int,
-        len,
-        list,
-        max,
-        min,
-        round,
-        set,
-        sorted,
-        str,
-        sum,
-        tuple,
-    )
+    **{f.__name__: f for f in (abs, all, any, bool, float, int, len, list, max, min, sorted, str, sum, tuple)},
+    "round": _round,
+    "set": _hashed(set),
+    "frozenset": _hashed(frozenset),
+    "dict": _hashed(dict),
 }
 MATH: Mapping[str, Any] = {
     name: getattr(math, name) for name in ("ceil", "fabs", "floor", "inf", "isclose", "isnan", "nan", "pi", "sqrt", "e")
@@ -69,10 +76,6 @@ UNARY: Mapping[type[ast.unaryop], Callable[[Any], Any]] = {
 COMPARISONS = (*ORDER, ast.Eq, ast.NotEq, ast.In, ast.NotIn, ast.Is, ast.IsNot)
 
 
-class TooLarge(ValueError):
-    """A value would grow beyond the bounds."""
-
-
 def same(a: Any, b: Any) -> bool:
     """Equality by value and kind, to any depth that a value can have."""
     if isinstance(a, bool) or isinstance(b, bool) or a is None or b is None:
@@ -82,15 +85,19 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, int | float | complex) and isinstance(b, int | float | complex):
         return a == b
     if isinstance(a, set | frozenset) and isinstance(b, set | frozenset):
-        return a == b and {(isinstance(x, bool), x) for x in a} == {(isinstance(x, bool), x) for x in b}
+        return a == b and _truths(a) == _truths(b)
     if type(a) is not type(b):
         return False
     if isinstance(a, list | tuple):
         return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
     if isinstance(a, dict):
-        keys = {(isinstance(k, bool), k) for k in a} == {(isinstance(k, bool), k) for k in b}
-        return keys and all(same(v, b[k]) for k, v in a.items())
+        return a.keys() == b.keys() and _truths(a) == _truths(b) and all(same(v, b[k]) for k, v in a.items())
     return bool(a == b)
+
+
+def _truths(members: Iterable[Any]) -> set[str]:
+    """The truth values among members of a set or keys, which Python takes for the numbers 1 and 0."""
+    return {str(m) for m in members if isinstance(m, bool)}
 
 
 def supported(node: ast.expr, functions: frozenset[str]) -> bool:
