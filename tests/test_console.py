@@ -127,9 +127,44 @@ def test_nearest_budget_and_line_distance() -> None:
     assert state.every() == 10
 
 
-def test_estimate_is_called_saved_only_with_replay() -> None:
+def step(number: int, refill: float, **metrics: float) -> StepRecord:
+    ledger = {"refill": {"rollouts": refill}, "replayed": {"rollouts": 8}}
+    found = {name.replace("__", "/"): value for name, value in metrics.items()}
+    return StepRecord(step=number, updates=number, ledger=ledger, metrics=found)
+
+
+def test_only_slots_that_replay_filled_are_called_saved() -> None:
     state = State()
-    state.ledger = {"refill": {"rollouts": 500.4}, "replayed": {"rollouts": 0}}
-    assert state.refill_text() == "full batches would cost about 500 rollouts (estimated)"
-    state.ledger = {"refill": {"rollouts": 500.4}, "replayed": {"rollouts": 8}}
-    assert state.refill_text() == "saved about 500 rollouts (estimated)"
+    state.take(step(1, 500.4), None)
+    cost = "full batches would cost about 500 rollouts more (estimated)"
+    assert state.refill_text() == cost, "rollouts were replayed, as by PER or ARPO, and filled no slot"
+    state.take(step(2, 900.0, replay__slots_empty=8, replay__slots_filled=2), None)
+    assert state.saved == 100, "a quarter of the 400 of that step"
+    assert state.refill_text().endswith("about 900 rollouts more (estimated); replay saved about 100 of them")
+    resumed = State()
+    resumed.take(step(9, 900.0, replay__slots_empty=8, replay__slots_filled=8), None)
+    assert resumed.saved == 0, "the total says nothing of the first step seen"
+
+
+def test_lines_say_what_the_parts_do() -> None:
+    out = io.StringIO()
+    console = PlainConsole(out)
+    console.started({"method": "m", "task": "t", "model": "x", "seed": 0, "budget": {"steps": 2}})
+    metrics = {
+        "pilot/prompts": 12,
+        "pilot/kept": 0.5,
+        "pilot/waiting": 3,
+        "curriculum/stage": 2,
+        "curriculum/dropped": 40,
+        "mopps/seen": 99,
+        "mopps/predicted": 0.47,
+        "value/explained_variance": 0.25,
+    }
+    console.step(step(1, 0.0, **{name.replace("/", "__"): value for name, value in metrics.items()}))
+    results = {"accuracy": 0.5, "task/short/accuracy": 0.75, "task/long/accuracy": 0.25, "pass@1": 0.5}
+    console.evaluated({"step": 1, "rollouts": 8, "results": results})
+    text = out.getvalue()
+    assert "12 pilots, 50 % within their band, 3 waiting" in text
+    assert "stage 2, 40 prompts left out, 99 prompts known, the drawn ones predicted 47 %" in text
+    assert "critic explains 25 %" in text
+    assert "held-out accuracy 0.500 (short 0.750, long 0.250), pass@1 0.500" in text

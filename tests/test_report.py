@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from rollwise.errors import UserError
 from rollwise.records import Outcome
 from rollwise.report.curves import accuracy_line, binned, families, over_seeds
-from rollwise.report.events import Step, read_run
-from rollwise.report.page import write_report, write_text
+from rollwise.report.events import Step, read_run, saved_rollouts
+from rollwise.report.page import page, run_sections, write_report, write_text
 from rollwise.report.samples import sample_groups
-from rollwise.report.summary import OUTCOMES, ledger_table, refill_sentence
+from rollwise.report.summary import OUTCOMES, ledger_table, outcome_words, refill_sentence
 from rollwise.report.svg import Axis, Line, area_chart, bar_chart, line_chart, log_ticks, ticks
 from rollwise.report.tables import Table
 from rollwise.report.wording import brief, clean, count, share
@@ -115,6 +115,84 @@ def test_refill_wording() -> None:
     assert "an estimated 1,500 more rollouts, 2.5 times the total; 1 slot of steps" in text
 
 
+def piloted(folder: Path, **pilot: Any) -> Any:
+    lines = events("pilot-commit", 0, 5000)
+    lines[0]["config"] |= {"allocation": {"kind": "pilot", "pilot": pilot}}
+    return read_run(write_run(folder, lines))
+
+
+def test_pilots_outside_their_band_have_signal(tmp_path: Path) -> None:
+    run, plain = piloted(tmp_path / "a"), read_run(fake_run(tmp_path / "b", "grpo"))
+    text = "\n".join(ledger_table(run))
+    assert "pilot above its band" in text and "pilot below its band" in text and "no signal" not in text
+    assert outcome_words([plain]) == OUTCOMES
+    both = outcome_words([run, plain])["dropped_easy"]
+    assert both == "no signal: all right, or pilot above its band"
+    assert outcome_words([piloted(tmp_path / "c", train_on="commit")])["dropped_easy"] == both
+    assert "pilot above its band" in page("t", run_sections([run]))
+
+
+def test_saved_are_the_slots_that_replay_filled(tmp_path: Path) -> None:
+    lines = events("popo", 0, 5000)
+    assert saved_rollouts(read_run(write_run(tmp_path / "a", lines))) == 0
+    steps = [line for line in lines if line["event"] == "step"]
+    for i, line in enumerate(steps):
+        line["ledger"]["refill"]["rollouts"] = 100.0 * (i + 1)
+        line["metrics"] |= {"replay/slots_empty": 10.0, "replay/slots_filled": 4.0}
+    run = read_run(write_run(tmp_path / "b", lines))
+    assert saved_rollouts(run) == pytest.approx(40 * len(steps))
+    words = f"Replay filled slots that would have cost an estimated {40 * len(steps)} of those."
+    assert words in " ".join("\n".join(ledger_table(run)).split())
+
+
+def with_metrics(folder: Path, metrics: dict[str, Any], config: dict[str, Any] | None = None) -> str:
+    """The page of a run whose steps have these numbers; a function makes one of the number of the step."""
+    lines = events("grpo", 0, 5000)
+    lines[0]["config"] |= config or {}
+    for number, line in enumerate((line for line in lines if line["event"] == "step"), 1):
+        line["metrics"] |= {k: v(number) if callable(v) else v for k, v in metrics.items()}
+    return page("t", run_sections([read_run(write_run(folder, lines))]))
+
+
+def test_figures_of_parts_are_there_where_the_run_has_the_part(tmp_path: Path) -> None:
+    parts = {
+        "curriculum/dropped": (lambda step: float(step), "Prompts left out of it"),
+        "mopps/predicted": (0.5, "Success rate predicted for the drawn"),
+        "task/a/mopps/seen": (9.0, "Prompts with evidence, a"),
+        "task/a/accuracy": (0.5, "Accuracy of training rollouts, a"),
+        "curriculum/stage": (lambda step: 1.0 + (step > 3), "stage 2 at step 4"),
+        "pilot/kept": (0.5, "Pilots within their band"),
+        "pilot/waiting": (2.0, "Pilots that wait for their commit"),
+        "value/loss": (0.5, "Value loss"),
+        "value/explained_variance": (-0.5, "Explained variance of the returns"),
+        "replay/reservoir_share": (0.25, "Share of them from the reservoir"),
+    }
+    whole = with_metrics(
+        tmp_path / "a",
+        {**{name: value for name, (value, _) in parts.items()}, "pilot/prompts": 8.0, "replay/share": 0.5},
+    )
+    without = with_metrics(tmp_path / "b", {})
+    for words in (title for _, title in parts.values()):
+        assert words in whole and words not in without
+    assert Page(whole).reach == []
+
+
+def test_a_weight_is_shown_where_it_is_applied(tmp_path: Path) -> None:
+    weights = {"weight/mean": 1.1, "weight/p99": 3.0, "weight/max": 5.0, "weight/applied_mean": 1.05}
+
+    def shown(name: str, objective: dict[str, Any], kind: str = "fixed") -> str:
+        return with_metrics(tmp_path / name, weights, {"objective": objective, "allocation": {"kind": kind}})
+
+    assert "Importance weights" not in shown("clipped", {"kind": "clipped"})
+    assert "Importance weights" not in shown("cispo", {"kind": "cispo", "behaviour_weight": False})
+    plain = shown("decoupled", {"kind": "decoupled", "weight_cap": None})
+    assert "weight of replayed tokens" in plain and "capped at" not in plain
+    capped = shown("pilots", {"kind": "decoupled", "weight_cap": 2.0}, "pilot")
+    assert "weight of older tokens" in capped and "mean, capped at 2.0" in capped
+    assert "weight of replayed tokens" in shown("gspo", {"kind": "sequence", "behaviour_weight": True})
+    assert "ratio of replayed tokens before the update" in shown("behaviour", {"kind": "behaviour"})
+
+
 def test_empty_ledger_prints(tmp_path: Path) -> None:
     run = read_run(write_run(tmp_path / "a", events("grpo", 0, 5000)[:1]))
     assert "No stop event" in "\n".join(ledger_table(run))
@@ -177,9 +255,9 @@ def test_page_is_whole_and_reaches_nowhere(tmp_path: Path) -> None:
     out = tmp_path / "deep" / "report.html"
     write_report(folders, out)
     text = out.read_text(encoding="utf-8")
-    page = Page(text)
-    assert page.reach == [] and "script" not in page.tags and "url(" not in text and "http://" not in text
-    assert len(page.ids) == len(set(page.ids))
+    read = Page(text)
+    assert read.reach == [] and "script" not in read.tags and "url(" not in text and "http://" not in text
+    assert len(read.ids) == len(set(read.ids))
     assert not any(char in text for char in "\x1b\x00\u202e")
     for words in ("prefers-color-scheme", "generated rollouts", "all right", "all wrong", "<desc", "Every rollout"):
         assert words in text

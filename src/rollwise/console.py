@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from rollwise.report.events import amount
+from rollwise.report.events import amount, saved
 from rollwise.report.wording import brief, clean, count, decimal, plural, real, share, whole
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ class State:
     accuracy: float = math.nan
     accuracy_step: int = 0
     first_accuracy: float = math.nan
+    task_accuracy: dict[str, float] = field(default_factory=dict)  # where there are several data sets
+    saved: float = 0.0  # rollouts, estimated, of the steps seen
 
     def start(self, config: Any, derived: Mapping[str, Any] | None) -> None:
         tree = _tree(config)
@@ -60,13 +62,23 @@ class State:
         self.head = f"{names[0]} on {names[1]}, model {names[2]}, seed {names[3]}"
 
     def take(self, record: StepRecord, seconds: Seconds) -> None:
+        before, first = amount(self.ledger, "refill", "rollouts"), not self.ledger and whole(record.step) > 1
         self.step, self.updates = whole(record.step), whole(record.updates)
         self.ledger, self.metrics = _tree(record.ledger), _tree(record.metrics)
+        if not first:  # of a resumed run: the total says nothing of its step
+            numbers = {name: real(value) for name, value in self.metrics.items()}
+            self.saved += saved(amount(self.ledger, "refill", "rollouts") - before, numbers)
         parts = list(seconds.values()) if isinstance(seconds, Mapping) else [seconds]
         self.seconds += sum(v for v in map(real, parts) if math.isfinite(v))
 
     def judge(self, event: Mapping[str, Any]) -> None:
-        self.accuracy = real(_tree(event.get("results")).get("accuracy"))
+        results = _tree(event.get("results"))
+        self.accuracy = real(results.get("accuracy"))
+        self.task_accuracy = {
+            clean(name.split("/")[1], 40): real(value)
+            for name, value in results.items()
+            if name.startswith("task/") and name.endswith("/accuracy")
+        }
         self.accuracy_step = whole(event.get("step"))
         if not math.isfinite(self.first_accuracy):
             self.first_accuracy = self.accuracy
@@ -120,13 +132,42 @@ class State:
         ages = f"mean {decimal(self.metric('replay/age_mean'), 1)}, oldest {brief(self.metric('replay/age_max'))}"
         return f"replay {share(part, 0)} of the batch, age {ages}"
 
+    def pilot_text(self) -> str:
+        """Empty where no pilot is generated."""
+        if not self.metric("pilot/prompts") > 0:
+            return ""
+        kept, waiting = share(self.metric("pilot/kept"), 0), count(self.metric("pilot/waiting"))
+        return f"{count(self.metric('pilot/prompts'))} pilots, {kept} within their band, {waiting} waiting"
+
+    def prompts_text(self) -> str:
+        """Stage, what filters left out and what MoPPS predicts; empty where there is none of it."""
+        parts = []
+        if math.isfinite(self.metric("curriculum/stage")):
+            parts.append(f"stage {count(self.metric('curriculum/stage'))}")
+        if self.metric("curriculum/dropped") > 0:
+            parts.append(f"{count(self.metric('curriculum/dropped'))} prompts left out")
+        if self.metric("mopps/seen") > 0:
+            predicted = share(self.metric("mopps/predicted"), 0)
+            parts.append(f"{count(self.metric('mopps/seen'))} prompts known, the drawn ones predicted {predicted}")
+        return ", ".join(parts)
+
+    def critic_text(self) -> str:
+        explained = self.metric("value/explained_variance")
+        return f"critic explains {share(explained, 0)}" if math.isfinite(explained) else ""
+
     def refill_text(self) -> str:
-        """The estimate of what new generation would have cost; saved only where replay filled the batch instead."""
+        """The estimate of what new generation would have cost; saved as far as replay filled slots instead."""
         more = amount(self.ledger, "refill", "rollouts")
         if not more:
             return ""
-        replayed = amount(self.ledger, "replayed", "rollouts")
-        return f"{'saved' if replayed else 'full batches would cost'} about {count(more)} rollouts (estimated)"
+        whole_batches = f"full batches would cost about {count(more)} rollouts more (estimated)"
+        return (
+            f"{whole_batches}; replay saved about {count(self.saved)} of them" if self.saved >= 0.5 else whole_batches
+        )
+
+    def tasks_text(self) -> str:
+        """Held-out accuracy of each data set; empty where there is one."""
+        return ", ".join(f"{name} {decimal(value)}" for name, value in self.task_accuracy.items())
 
     def accuracy_text(self) -> str:
         if not math.isfinite(self.accuracy):
@@ -191,15 +232,19 @@ class PlainConsole(Console):
         for note in record.notes:
             self.note(f"step {state.step}: {note}")
         if state.step % state.every() == 0:
-            parts = [f"reward {decimal(state.metric('reward'))}", state.dead_text(), state.replay_text()]
+            parts = [f"reward {decimal(state.metric('reward'))}", state.dead_text(), state.pilot_text()]
+            parts += [state.replay_text(), state.prompts_text(), state.critic_text()]
             self._line(", ".join([f"step {state.step}", state.budget_text(), *filter(None, parts)]))
 
     def evaluated(self, event: Mapping[str, Any]) -> None:
         super().evaluated(event)
         results = _tree(event.get("results"))
+        tasks = self.state.tasks_text()
         rest = [f"{clean(k, 40)} {decimal(v)}" for k, v in results.items() if k.startswith("pass@")]
         where = f"step {whole(event.get('step'))}, {count(event.get('rollouts'))} rollouts"
-        self._line(", ".join([f"evaluation at {where}: held-out accuracy {decimal(self.state.accuracy)}", *rest]))
+        accuracy = f"evaluation at {where}: held-out accuracy {decimal(self.state.accuracy)}"
+        accuracy += f" ({tasks})" if tasks else ""
+        self._line(", ".join([accuracy, *rest]))
 
     def note(self, text: str) -> None:
         self._line(f"note: {clean(text)}")
@@ -292,8 +337,12 @@ class LiveConsole(Console):
         lines = [
             f"{steps}, reward {decimal(state.metric('reward'))}",
             state.accuracy_text(),
+            state.tasks_text(),
             state.dead_text(),
+            state.pilot_text(),
             state.replay_text(),
+            state.prompts_text(),
+            state.critic_text(),
             state.refill_text(),
         ]
         return Group(_text(state.head, "bold"), budget, *(_text(line) for line in lines if line))

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
-from rollwise.records import Batch, Group, Placed, Role, StopReason, mean
+from rollwise.records import Batch, Group, Placed, Purpose, Role, StopReason, mean
 
 PER_TASK = ("reward", "accuracy", "frac_reward_zero_std", "mean_length", "rollouts", "tokens")
 
 
-def of_groups(groups: Sequence[Group]) -> dict[str, float]:
-    """Of the fresh groups of a step, before replay. dead/* and informative are shares of groups.
+def asked(groups: Sequence[Group]) -> list[Group]:
+    """The groups of a step as far as its prompts were first asked in it: those generated whole, and pilots, each as one
+    group with the commit that followed it in the same step. A commit to a pilot of an earlier step is in none: its
+    prompt was chosen for a mixed pilot, and says nothing of how many prompts are mixed."""
+    commits = {g.uid: g for g in groups if g.purpose is Purpose.commit}
+    return [
+        dataclasses.replace(g, rollouts=(*g.rollouts, *commits[g.uid].rollouts)) if g.uid in commits else g
+        for g in groups
+        if g.purpose is not Purpose.commit
+    ]
 
-    They and frac_reward_zero_std speak of reward variance whatever estimates the advantages: REINFORCE++ and a critic
+
+def of_groups(groups: Sequence[Group]) -> dict[str, float]:
+    """Of the fresh groups of a step, before replay. reward, accuracy, completions/*, verifier/infra_error and entropy
+    are over all rollouts generated in it. reward_std, frac_reward_zero_std, dead/* and informative* are over the groups
+    `asked` in it; 0 where there are none.
+
+    These speak of reward variance whatever estimates the advantages: REINFORCE++ and a critic
     can learn from a group without it, which the ledger then counts as trained.
 
     `entropy` is the mean of -log p over the sampled tokens: an unbiased estimate under the sampling distribution.
@@ -22,17 +37,18 @@ def of_groups(groups: Sequence[Group]) -> dict[str, float]:
     """
     members = [r for g in groups for r in g.rollouts]
     scored = [r for r in members if r.scored]
-    dead = [g for g in groups if not g.informative]
+    first = asked(groups)
+    dead = [g for g in first if not g.informative]
     tokens = sum(r.length for r in members)
     return {
         "reward": mean([r.reward for r in scored]),
-        "reward_std": mean([_std(g.scored_rewards()) for g in groups]),
+        "reward_std": mean([_std(g.scored_rewards()) for g in first]),
         "accuracy": mean([float(r.correct) for r in scored]),
-        "frac_reward_zero_std": _share(len(dead), len(groups)),
-        "dead/all_right": _share(sum(g.pass_rate == 1 for g in dead), len(groups)),
-        "dead/all_wrong": _share(sum(g.pass_rate != 1 for g in dead), len(groups)),
-        "informative": _share(len(groups) - len(dead), len(groups)),
-        "informative_accuracy": _share(sum(0 < g.pass_rate < 1 for g in groups), len(groups)),
+        "frac_reward_zero_std": _share(len(dead), len(first)),
+        "dead/all_right": _share(sum(g.pass_rate == 1 for g in dead), len(first)),
+        "dead/all_wrong": _share(sum(g.pass_rate != 1 for g in dead), len(first)),
+        "informative": _share(len(first) - len(dead), len(first)),
+        "informative_accuracy": _share(sum(0 < g.pass_rate < 1 for g in first), len(first)),
         "completions/mean_length": mean([float(r.length) for r in members]),
         "completions/clipped_ratio": mean([float(r.stop is StopReason.length) for r in members]),
         "verifier/infra_error": _share(len(members) - len(scored), len(members)),
@@ -57,17 +73,22 @@ def of_tasks(groups: Sequence[Group], tasks: Sequence[str]) -> dict[str, float]:
 
 
 def of_batch(placed: Sequence[Placed], batch: Batch, wanted: int) -> dict[str, float]:
-    """Of the composed batch. replay/share is over its rows, replay/filled the share of the groups
-    wanted for a full batch that have reward variance;
-    replay/groups counts seats, a single replayed rollout as one; single rollouts fill no slot."""
+    """Of the composed batch. replay/share is over its rows; replay/filled is the share of the `wanted` groups of a full
+    batch that have reward variance. slots_empty counts the wanted groups that the step's own left open, slots_filled
+    those of them that took a replayed group with variance. replay/groups counts seats, a single replayed rollout as
+    one; single rollouts fill no slot."""
     old = [p for p in placed if p.role is Role.replay]
     replayed = sum(r.role is Role.replay for r in batch.rows)
+    alive = [p for p in placed if p.group.informative]
+    empty = max(0, wanted - sum(p.role is not Role.replay for p in alive))
     return {
         "batch/groups": float(len(placed)),
         "replay/groups": float(len(old)),
         "replay/rollouts": float(replayed),
         "replay/share": _share(replayed, len(batch.rows)),
-        "replay/filled": _share(sum(p.group.informative for p in placed), wanted),
+        "replay/filled": _share(len(alive), wanted),
+        "replay/slots_empty": float(empty),
+        "replay/slots_filled": float(min(empty, sum(p.role is Role.replay for p in alive))),
         "replay/age_mean": mean([float(p.age) for p in old]),
         "replay/age_max": float(max((p.age for p in old), default=0)),
     }

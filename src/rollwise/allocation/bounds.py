@@ -32,6 +32,7 @@ class Bounds:
         """A new step."""
         self.rounds = 0
         self.rollouts = 0
+        self.largest = 0  # rollouts of the largest round
         self.limit = ""  # the limit that ended the generation; empty while none did
 
     def room(self, room: int) -> int:
@@ -39,9 +40,10 @@ class Bounds:
         return room if self.max_rollouts is None else min(room, self.max_rollouts - self.rollouts)
 
     def allow(self, room: int, least: int) -> bool:
-        """Whether there may be another round of at least `least` rollouts. If not, `limit` says why."""
+        """Whether there may be another round of at least `least` rollouts. If not, `limit` says why: where rounds ran
+        out on a budget that does not pay for one more like the largest of them, the budget had made them small."""
         if self.rounds >= self.max_rounds:
-            self.limit = f"max_rounds ({self.max_rounds})"
+            self.limit = BUDGET if room < self.largest else f"max_rounds ({self.max_rounds})"
         elif self.room(room) < least:
             self.limit = BUDGET if room < least else f"max_rollouts ({self.max_rollouts})"
         return not self.limit
@@ -50,6 +52,7 @@ class Bounds:
         """A round of that many rollouts."""
         self.rounds += 1
         self.rollouts += rollouts
+        self.largest = max(self.largest, rollouts)
 
     def close(self, what: str, found: int, wanted: int) -> tuple[int, str, str]:
         """Slots of the batch, note and stop reason of a step that found so many of the groups it wanted."""

@@ -123,6 +123,7 @@ class Hybrid:
             **of_images(e.group.prompt for e in (*self.recent.entries, *self.reservoir.entries)),
             "replay/reservoir_size": float(len(self.reservoir.entries)),
             "replay/reservoir_groups": float(len(self._far)),
+            "replay/reservoir_share": len(self._far) / max(1, len(self._far) + len(self._near)),
             "replay/reservoir_age_mean": mean([self._step - e.born for e in self._far]),
         }
 

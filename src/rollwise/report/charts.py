@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rollwise.report.curves import Family, accuracy_line, metric_line
 from rollwise.report.events import Run, amount
-from rollwise.report.summary import OUTCOMES, outcome_keys
+from rollwise.report.summary import OUTCOMES, outcome_keys, outcome_words
 from rollwise.report.svg import Axis, Line, area_chart, bar_chart, line_chart, swatch
 from rollwise.report.tables import escape
 
@@ -36,7 +36,7 @@ def accuracy_figures(groups: Sequence[Family]) -> str:
         lines = [accuracy_line(family, rollouts) for family in groups]
         title = f"Held-out accuracy by {label}"
         chart = line_chart(ident, title, lines, Axis(label=label, low=0.0), Axis(label="held-out accuracy"))
-        out.append(_lines(title, chart, lines))
+        out.append(lines_figure(title, chart, lines))
     return row(out)
 
 
@@ -48,7 +48,9 @@ def task_figures(groups: Sequence[Family]) -> str:
     for i, name in enumerate(names):
         lines = [accuracy_line(family, False, name) for family in groups]
         title = f"{name.split('/')[1]}: held-out accuracy by step"
-        out.append(_lines(title, line_chart(f"task-{i}", title, lines, STEP, Axis(label="held-out accuracy")), lines))
+        out.append(
+            lines_figure(title, line_chart(f"task-{i}", title, lines, STEP, Axis(label="held-out accuracy")), lines)
+        )
     return row(out)
 
 
@@ -57,9 +59,9 @@ def reflection_figures(groups: Sequence[Family]) -> str:
     found = (name for family in groups for run in family.runs for step in run.steps for name in step.metrics)
     names = [n for n in dict.fromkeys(found) if n.startswith("reflection/") and n.endswith("/share")]
     out = []
-    for i, name in enumerate(n for n in names if any(_ever(family, n) for family in groups)):
+    for i, name in enumerate(n for n in names if any(ever(family, n) for family in groups)):
         title = f"Responses with {name.split('/')[1].replace('_', ' ')}"
-        out.append(_metric(f"reflection-{i}", title, name, groups, SHARE))
+        out.append(metric_figure(f"reflection-{i}", title, name, groups, SHARE))
     return row(out)
 
 
@@ -78,35 +80,27 @@ def dead_figures(groups: Sequence[Family]) -> str:
 
 
 def replay_figures(groups: Sequence[Family]) -> str:
-    used = [family for family in groups if _ever(family, "replay/share")]
+    used = [family for family in groups if ever(family, "replay/share")]
     return row(
         [
-            _metric("replay-share", "Replayed share of the batch", "replay/share", used, SHARE),
-            _metric("replay-age", "Mean age of replayed groups", "replay/age_mean", used, Axis(label="steps", low=0.0)),
+            metric_figure("replay-share", "Replayed share of the batch", "replay/share", used, SHARE),
+            metric_figure(
+                "replay-age", "Mean age of replayed groups", "replay/age_mean", used, Axis(label="steps", low=0.0)
+            ),
+            metric_figure(
+                "replay-reservoir", "Share of them from the reservoir", "replay/reservoir_share", used, SHARE
+            ),
         ]
     )
-
-
-def weight_figures(groups: Sequence[Family]) -> str:
-    """Mean, 99th percentile and maximum of the importance weight, one chart for each setting that has any."""
-    out = []
-    for i, family in enumerate(family for family in groups if _ever(family, "weight/max", 1.0)):
-        lines = [
-            metric_line(family, f"weight/{name}", label, style)
-            for name, label, style in (("mean", "mean", 0), ("p99", "99th percentile", 4), ("max", "maximum", 1))
-        ]
-        title = f"{family.label}: weight of replayed tokens"
-        out.append(_lines(title, line_chart(f"weight-{i}", title, lines, STEP, Axis(label="weight", log=True)), lines))
-    return row(out)
 
 
 def policy_figures(groups: Sequence[Family]) -> str:
     return row(
         [
-            _metric("reward", "Training reward", "reward", groups, Axis(label="reward")),
-            _metric("informative", "Informative groups generated", "informative", groups, SHARE),
-            _metric("entropy", "Policy entropy", "entropy", groups, Axis(label="nats a token", low=0.0)),
-            _metric("length", "Completion length", "completions/mean_length", groups, Axis(label="tokens")),
+            metric_figure("reward", "Training reward", "reward", groups, Axis(label="reward")),
+            metric_figure("informative", "Informative groups generated", "informative", groups, SHARE),
+            metric_figure("entropy", "Policy entropy", "entropy", groups, Axis(label="nats a token", low=0.0)),
+            metric_figure("length", "Completion length", "completions/mean_length", groups, Axis(label="tokens")),
         ]
     )
 
@@ -115,7 +109,8 @@ def ledger_figure(runs: Sequence[Run]) -> str:
     keys = [k for k in OUTCOMES if any(amount(run.ledger, "outcomes", k, "rollouts") for run in runs)]
     extra = {k for run in runs for k in outcome_keys(run.ledger)} - set(OUTCOMES)
     spare = iter(i for i in range(3, 3 + len(OUTCOMES)))
-    names = [(OUTCOMES[k], LEDGER_STYLES[k] if k in LEDGER_STYLES else next(spare)) for k in keys]
+    words = outcome_words(runs)
+    names = [(words[k], LEDGER_STYLES[k] if k in LEDGER_STYLES else next(spare)) for k in keys]
     names += [("other", next(spare))] if extra else []
     bars = []
     for run in runs:
@@ -127,15 +122,15 @@ def ledger_figure(runs: Sequence[Run]) -> str:
     return row([figure(title, chart, names, filled=True)])
 
 
-def _metric(ident: str, title: str, name: str, groups: Sequence[Family], y: Axis) -> str:
+def metric_figure(ident: str, title: str, name: str, groups: Sequence[Family], y: Axis) -> str:
     lines = [line for line in (metric_line(family, name) for family in groups) if line.points]
-    return _lines(title, line_chart(ident, title, lines, STEP, y), lines)
+    return lines_figure(title, line_chart(ident, title, lines, STEP, y), lines)
 
 
-def _lines(title: str, chart: str, lines: Sequence[Line]) -> str:
+def lines_figure(title: str, chart: str, lines: Sequence[Line]) -> str:
     return figure(title, chart, [(line.label, line.style) for line in lines if line.points])
 
 
-def _ever(family: Family, name: str, unlike: float = 0.0) -> bool:
+def ever(family: Family, name: str, unlike: float = 0.0) -> bool:
     values = (step.metrics.get(name, math.nan) for run in family.runs for step in run.steps)
     return any(math.isfinite(v) and v != unlike for v in values)

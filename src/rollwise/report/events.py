@@ -104,6 +104,23 @@ def amount(ledger: Mapping[str, Any], *path: str) -> int:
     return whole(here)
 
 
+def saved(more: float, metrics: Mapping[str, float]) -> float:
+    """Of the estimated cost `more` of a step's empty slots, the part of those that replay filled with a group that has
+    variance. Single rollouts fill none."""
+    empty, filled = (metrics.get(f"replay/slots_{name}", 0.0) for name in ("empty", "filled"))
+    return max(0.0, more) * filled / empty if empty > 0 and filled > 0 else 0.0
+
+
+def saved_rollouts(run: Run) -> float:
+    """Rollouts that replay saved a run, estimated: over its steps, the price of a group times the slots filled."""
+    out, before = 0.0, 0.0
+    for step in run.steps:
+        total = real(_mapping(step.ledger.get("refill")).get("rollouts"))
+        if math.isfinite(total):
+            out, before = out + saved(total - before, step.metrics), total
+    return out
+
+
 def read_run(folder: Path) -> Run:
     """The run in `folder`. Raises UserError where there is none or a line is broken."""
     path = folder / "events.jsonl"

@@ -11,12 +11,12 @@ from typing import Any
 
 from rollwise.config import leaves
 from rollwise.errors import UserError
-from rollwise.report import charts
+from rollwise.report import charts, parts
 from rollwise.report.curves import families
 from rollwise.report.events import Run, amount, read_run
 from rollwise.report.samples import samples_html
 from rollwise.report.style import SHEET
-from rollwise.report.summary import OUTCOMES, outcome_keys, sentences
+from rollwise.report.summary import OUTCOMES, outcome_keys, outcome_words, sentences
 from rollwise.report.tables import Table, escape
 from rollwise.report.wording import clean, count, decimal, share
 
@@ -80,10 +80,13 @@ def run_sections(runs: Sequence[Run]) -> list[tuple[str, str]]:
     return [
         ("Overview", _overview(runs).html() + _endings(runs)),
         ("Held-out accuracy", accuracy and band + accuracy + charts.task_figures(groups)),
+        ("Stages and prompts", parts.curriculum_figures(groups)),
+        ("Pilots", parts.pilot_figures(groups)),
         ("Groups without signal", charts.dead_figures(groups)),
         ("Replay", charts.replay_figures(groups)),
-        ("Importance weights", charts.weight_figures(groups)),
+        ("Importance weights", parts.weight_figures(groups)),
         ("Policy", charts.policy_figures(groups)),
+        ("Critic", parts.critic_figures(groups)),
         ("Signs of reflection", charts.reflection_figures(groups)),
         ("Every rollout", charts.ledger_figure(runs) + _ledger(runs).html()),
         ("Sample completions", _samples(runs)),
@@ -136,6 +139,7 @@ def _folded(title: str, text: str) -> str:
 def _ledger(runs: Sequence[Run]) -> Table:
     keys = [k for k in OUTCOMES if any(amount(run.ledger, "outcomes", k, "rollouts") for run in runs)]
     keys += sorted({k for run in runs for k in outcome_keys(run.ledger)} - set(OUTCOMES))
+    words = outcome_words(runs)
     rows = []
     for run in runs:
         total = amount(run.ledger, "generated", "rollouts")
@@ -145,7 +149,7 @@ def _ledger(runs: Sequence[Run]) -> Table:
             cells.append(f"{count(value)} ({share(value / total, 0)})" if total else count(value))
         cells += [count(amount(run.ledger, name, "rollouts")) for name in ("replayed", "evaluation", "refill")]
         rows.append(cells)
-    columns = ["run", "generated", *(OUTCOMES.get(k, k) for k in keys), "replayed", "evaluation", "refill, estimated"]
+    columns = ["run", "generated", *(words.get(k, k) for k in keys), "replayed", "evaluation", "refill, estimated"]
     note = (
         "Replayed and evaluation rollouts are counted besides the generated ones. Refill, estimated: the rollouts that "
         "new generation would have cost to fill every batch with informative groups."

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rollwise.report.events import Run, amount
+from rollwise.report.events import Run, amount, saved_rollouts
 from rollwise.report.tables import Table, wrapped
 from rollwise.report.wording import clean, count, decimal, plural, share
 
@@ -21,15 +21,39 @@ OUTCOMES = {  # the names of `records.Outcome`, in words; kept in step by a test
     "lost_at_epoch_end": "lost at epoch end",
     "held": "held for later",
 }
+PILOTS = {"dropped_easy": "pilot above its band", "dropped_hard": "pilot below its band"}
 ALWAYS = ("trained", "dropped_easy", "dropped_hard")
 
 
 def ledger_table(run: Run) -> list[str]:
     """Lines of plain text: the table of outcomes, then cost, length and end of the run in words."""
-    return [*outcome_table(run.ledger).text(), *wrapped(sentences(run))]
+    return [*outcome_table(run.ledger, words=outcome_words([run])).text(), *wrapped(sentences(run))]
 
 
-def outcome_table(ledger: Mapping[str, Any], title: str = "Where the generated rollouts went") -> Table:
+def outcome_words(runs: Sequence[Run]) -> dict[str, str]:
+    """The outcomes in words. Where pilots are generated those that are dropped have signal, and lie outside a band; so
+    do they in some of the runs, or where commits alone are trained on, beside groups without any."""
+    piloted = [_setting(run, "allocation", "kind") == "pilot" for run in runs]
+    if not any(piloted):
+        return OUTCOMES
+    alone = any(_setting(run, "allocation", "pilot", "train_on") == "commit" for run in runs)
+    if all(piloted) and not alone:
+        return {**OUTCOMES, **PILOTS}
+    return {**OUTCOMES, **{key: f"{OUTCOMES[key]}, or {words}" for key, words in PILOTS.items()}}
+
+
+def _setting(run: Run, *path: str) -> Any:
+    here: Any = run.config
+    for part in path:
+        here = here.get(part) if isinstance(here, Mapping) else None
+    return here
+
+
+def outcome_table(
+    ledger: Mapping[str, Any],
+    title: str = "Where the generated rollouts went",
+    words: Mapping[str, str] = OUTCOMES,
+) -> Table:
     """Outcomes that did not occur are left out, apart from the three that always matter."""
     total = amount(ledger, "generated", "rollouts")
     rows: list[list[str]] = []
@@ -37,7 +61,7 @@ def outcome_table(ledger: Mapping[str, Any], title: str = "Where the generated r
         rollouts, tokens = (amount(ledger, "outcomes", key, unit) for unit in ("rollouts", "tokens"))
         if rollouts or key in ALWAYS:
             part = share(rollouts / total) if total else "-"
-            rows.append([OUTCOMES.get(key, clean(key)), count(rollouts), part, count(tokens)])
+            rows.append([words.get(key, clean(key)), count(rollouts), part, count(tokens)])
     rows.append(["generated", count(total), share(1) if total else "-", count(amount(ledger, "generated", "tokens"))])
     for key, label in (("replayed", "replayed, besides"), ("evaluation", "evaluation, besides")):
         rollouts, tokens = (amount(ledger, key, unit) for unit in ("rollouts", "tokens"))
@@ -55,6 +79,8 @@ def outcome_keys(ledger: Mapping[str, Any]) -> list[str]:
 def sentences(run: Run) -> list[str]:
     """Cost of filling the batches by generation, length of the run, its end, and what could not be read."""
     lines = [refill_sentence(run.ledger)]
+    if (spared := saved_rollouts(run)) >= 0.5:
+        lines.append(f"Replay filled slots that would have cost an estimated {count(spared)} of those.")
     rounds, skipped = amount(run.ledger, "rounds"), amount(run.ledger, "skipped_updates")
     updates = amount(run.ledger, "updates") or (run.steps[-1].updates if run.steps else 0)
     text = f"{plural(run.last_step, 'step')}, {plural(updates, 'optimizer update')}"
