@@ -78,7 +78,7 @@ def test_live_panel_shows_what_matters(monkeypatch: pytest.MonkeyPatch) -> None:
         "all wrong",
         "replay",
         "age mean",
-        "saved about",
+        "(estimated)",
     ):
         assert words in text
     assert text.rstrip().endswith("the next step needs 256)")
