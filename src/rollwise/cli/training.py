@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ def train(args: Namespace) -> int:
     settings = config(args)
     from rollwise import run
 
-    with open_console(args.quiet) as console:
+    with _way_on(lambda: settings.output), open_console(args.quiet) as console:
         clock = time.monotonic()
         output, event = run.start(settings, console)
         return _end(output, event, console, report=settings.log.report, seconds=time.monotonic() - clock)
@@ -41,10 +44,22 @@ def resume(args: Namespace) -> int:
         return settings
 
     output = Path(args.run)
-    with open_console(args.quiet) as console:
+    with _way_on(lambda: args.run), open_console(args.quiet) as console:
         clock = time.monotonic()
         event = run.resume(output, changes, console, anew=args.resume_reset)
         return _end(output, event, console, report=report, seconds=time.monotonic() - clock)
+
+
+@contextmanager
+def _way_on(output: Callable[[], str | None]) -> Iterator[None]:
+    """A run that is stopped at once still says how to go on, once its folder is there."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        folder = output()
+        if folder and (Path(folder) / "config.yaml").is_file():
+            print(f"go on with: rollwise resume {folder}", file=sys.stderr)
+        raise
 
 
 def _end(output: Path, event: dict[str, Any], console: Console, *, report: bool, seconds: float) -> int:
