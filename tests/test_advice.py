@@ -87,4 +87,5 @@ def test_the_example_of_two_stages_lets_epochs_end() -> None:
     sizes = {name: entry.args["train_size"] for name, entry in config.tasks.items()}
     assert advice(config, sizes, sizes) == []
     shares = {"short": 1.0, "long": 0.5}
-    assert all(sizes[name] * 2 <= shares[name] * config.budget.rollouts / 8 / 2 for name in sizes), "several times"
+    prompts = (config.budget.rollouts or 0) / config.group_size
+    assert all(2 * sizes[name] <= shares[name] * prompts / 2 for name in sizes), "twice in half of the budget"

@@ -244,9 +244,9 @@ def test_solved_prompts_leave_the_epochs_after(train: Train) -> None:
 
 
 def test_training_on_the_commits_alone(train: Train, batches: list[Any]) -> None:
-    """The batch holds no pilots, they are counted apart, and mini-batches are those of the commits either way."""
+    """The batch holds no pilots, they are counted apart, and mini-batches are those of the commits."""
     settings = {**LIVELY, "group_size": 8, "budget.steps": 4, "allocation.pilot.train_on": "commit"}
-    run = train("pilot-commit", {**settings, "allocation.pilot.updates": "commit"})
+    run = train("pilot-commit", settings)
     rows = [row for batch, _ in batches for row in batch.rows]
     assert {row.rollout.member for row in rows} == {2, 3, 4, 5, 6, 7} and {row.age for row in rows} == {0}
     groups = sum(run.metric("batch/groups"))
