@@ -147,7 +147,7 @@ def test_rollouts_without_advantage_for_their_length_are_not_called_trained(trai
         units = {row.unit for row in batch.rows if row.credit.teaches}
         for row in batch.rows:
             is_cut = row.rollout.stop is StopReason.length and not row.credit.teaches
-            cut += is_cut
+            cut += row.unit in units and is_cut
             trained += row.unit in units and not is_cut
     assert cut > 0
     assert done.ledger["outcomes"]["truncated"]["rollouts"] == cut

@@ -43,9 +43,9 @@ class Count:
         return Count(**data)
 
 
-def _cut(row: Row) -> bool:
-    """Left out of the loss, or given nothing to teach, for having been cut at the length limit."""
-    return not row.credit.counts or (row.rollout.stop is StopReason.length and not row.credit.teaches)
+def _muted(row: Row) -> bool:
+    """Given nothing to teach for having been cut at the length limit."""
+    return row.rollout.stop is StopReason.length and not row.credit.teaches
 
 
 def price_of_a_group(settled: Settled, fresh: Sequence[Group]) -> float | None:
@@ -102,7 +102,7 @@ class Ledger:
         for group in settled.groups:
             for rollout in group.rollouts:
                 row = seated.get(key(rollout))
-                if row is not None and _cut(row):
+                if row is not None and (not row.credit.counts or (row.unit in taught and _muted(row))):
                     outcome = Outcome.truncated
                 elif row is not None and row.unit in taught:
                     outcome = Outcome.trained

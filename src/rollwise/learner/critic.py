@@ -20,6 +20,7 @@ from rollwise.config import LearnerConfig
 from rollwise.errors import UserError
 from rollwise.learner.batching import counts
 from rollwise.learner.logprobs import Packed, completion_hidden, pack, padded, passes, unpadded
+from rollwise.learner.memory import PassSize
 from rollwise.learner.optimizer import Optimizer
 from rollwise.objective import value_loss
 from rollwise.policy import Policy
@@ -35,7 +36,7 @@ class Critic:
     ) -> None:
         if policy.model.base_model is policy.model:
             raise UserError("critic: this model's hidden states are not to be had apart; use a method without a critic")
-        self.policy, self.config = policy, config
+        self.policy, self.size = policy, PassSize(config.micro_batch_tokens)
         self.own, self.lr, self.clip_value = own, lr, clip_value
         with torch.no_grad():
             width = policy.trunk(torch.zeros(1, 1, dtype=torch.int64, device=policy.device)).shape[-1]
@@ -49,12 +50,16 @@ class Critic:
     @torch.no_grad()
     def values(self, rollouts: Sequence[Rollout]) -> list[np.ndarray]:
         """Value before each completion token, float32 [T] each."""
-        out: list[np.ndarray] = [np.empty(0, dtype=LOGP)] * len(rollouts)
-        for micro in passes(rollouts, self.policy, self.config.micro_batch_tokens):
-            packed = pack([rollouts[i] for i in micro], self.policy)
-            for i, v in zip(micro, unpadded(self._values(packed), packed), strict=True):
-                out[i] = v
-        return out
+
+        def attempt(tokens: int) -> list[np.ndarray]:
+            out: list[np.ndarray] = [np.empty(0, dtype=LOGP)] * len(rollouts)
+            for micro in passes(rollouts, self.policy, tokens):
+                packed = pack([rollouts[i] for i in micro], self.policy)
+                for i, v in zip(micro, unpadded(self._values(packed), packed), strict=True):
+                    out[i] = v
+            return out
+
+        return self.size.fitting(attempt)
 
     def _values(self, packed: Packed) -> torch.Tensor:
         """[R, T], 0 outside the mask."""
@@ -78,12 +83,8 @@ class Critic:
             if not live:
                 continue
             total = sum(r.rollout.length for r in live)
-            self.optimizer.zero_grad()
-            loss = 0.0
-            for micro in passes([r.rollout for r in live], self.policy, self.config.micro_batch_tokens):
-                share, cut = self._backward([live[i] for i in micro], total)
-                loss, clipped = loss + share, clipped + cut
-            tokens += total
+            loss, cut = self._gradient(live, total)
+            clipped, tokens = clipped + cut, tokens + total
             if self.optimizer.step(loss, self.lr) is not None:
                 losses.append(loss)
             elif fault := self.optimizer.fault("the critic's loss"):
@@ -92,6 +93,17 @@ class Critic:
         if losses:
             metrics["value/loss"] = float(np.mean(losses))
         return {**metrics, **_explained(rows)}, ""
+
+    def _gradient(self, rows: list[Row], total: int) -> tuple[float, int]:
+        """Gradient of one mini-batch of so many tokens. Returns its loss and its clipped tokens."""
+
+        def attempt(tokens: int) -> tuple[float, int]:
+            self.optimizer.zero_grad()
+            parts = passes([r.rollout for r in rows], self.policy, tokens)
+            shares = [self._backward([rows[i] for i in micro], total) for micro in parts]
+            return sum(loss for loss, _ in shares), sum(cut for _, cut in shares)
+
+        return self.size.fitting(attempt)
 
     def _backward(self, rows: list[Row], total: int) -> tuple[float, int]:
         """Gradient of one micro-batch, added to the others'. Returns its share of the loss and its clipped tokens."""

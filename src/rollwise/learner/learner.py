@@ -19,6 +19,7 @@ from rollwise.config import LearnerConfig, ObjectiveConfig
 from rollwise.learner.batching import counts, mini_batches
 from rollwise.learner.critic import Critic
 from rollwise.learner.logprobs import Packed, completion_logprobs, pack, padded, passes, unpadded
+from rollwise.learner.memory import PassSize
 from rollwise.learner.optimizer import Optimizer
 from rollwise.learner.schedule import learning_rate
 from rollwise.learner.stats import TokenLog
@@ -99,6 +100,9 @@ class Learner:
         self.critic = critic
         named = [(n, p) for n, p in policy.model.named_parameters() if p.requires_grad]
         self.optimizer = Optimizer(named, config, config.lr)
+        self.size = PassSize(config.micro_batch_tokens)
+        if critic is not None:
+            critic.size = self.size
 
     @property
     def updates(self) -> int:
@@ -145,6 +149,8 @@ class Learner:
         learned.metrics = {**log.metrics(), **of_critic}
         learned.metrics["updates"] = float(self.updates - before)
         learned.metrics["lr"] = self._rate()
+        if self.size.halvings:
+            learned.metrics["memory/halvings"] = float(self.size.halvings)
         return learned
 
     def logprobs(self, rollouts: Sequence[Rollout]) -> list[np.ndarray]:
@@ -167,13 +173,22 @@ class Learner:
             max_length=self.max_completion_length,
         )
         weight_of = dict(zip(part, weight.tolist(), strict=True))
-        self.optimizer.zero_grad()
         active = [i for i in part if live[i]]
         log.left_out([rows[i] for i in part if not live[i] and counts(rows[i])])
-        loss = 0.0
-        for micro in self._passes([rows[i].rollout for i in active]):
-            places = [active[m] for m in micro]
-            loss += self._backward(rows, places, [weight_of[i] for i in places], learned, step, log)
+        mark, unmet = log.mark(), [i for i in active if learned.prox[i] is None]
+
+        def attempt(tokens: int) -> float:
+            log.rewind(mark)
+            for i in unmet:
+                learned.prox[i] = None
+            self.optimizer.zero_grad()
+            loss = 0.0
+            for micro in passes([rows[i].rollout for i in active], self.policy, tokens):
+                places = [active[m] for m in micro]
+                loss += self._backward(rows, places, [weight_of[i] for i in places], learned, step, log)
+            return loss
+
+        loss = self.size.fitting(attempt)
         norm = self.optimizer.step(loss, self._rate())
         if norm is not None:
             log.update(loss=loss, grad_norm=norm)
@@ -240,16 +255,16 @@ class Learner:
 
     @torch.no_grad()
     def logprobs_under(self, policy: Policy, rollouts: Sequence[Rollout]) -> list[np.ndarray]:
-        out: list[np.ndarray] = [np.empty(0, dtype=LOGP)] * len(rollouts)
-        for micro in self._passes(rollouts):
-            packed = pack([rollouts[i] for i in micro], policy)
-            logp, _ = completion_logprobs(policy, packed, logit_budget=self.config.logit_budget)
-            for i, lp in zip(micro, unpadded(logp, packed), strict=True):
-                out[i] = lp
-        return out
+        def attempt(tokens: int) -> list[np.ndarray]:
+            out: list[np.ndarray] = [np.empty(0, dtype=LOGP)] * len(rollouts)
+            for micro in passes(rollouts, self.policy, tokens):
+                packed = pack([rollouts[i] for i in micro], policy)
+                logp, _ = completion_logprobs(policy, packed, logit_budget=self.config.logit_budget)
+                for i, lp in zip(micro, unpadded(logp, packed), strict=True):
+                    out[i] = lp
+            return out
 
-    def _passes(self, rollouts: Sequence[Rollout]) -> list[list[int]]:
-        return passes(rollouts, self.policy, self.config.micro_batch_tokens)
+        return self.size.fitting(attempt)
 
     def _rate(self) -> float:
         return learning_rate(
@@ -269,13 +284,14 @@ class Learner:
     def state_dict(self) -> dict[str, Any]:
         """The optimizer's counters and moments, and the critic's state."""
         critic = None if self.critic is None else self.critic.state_dict()
-        return {**self.optimizer.state_dict(), "critic": critic}
+        return {**self.optimizer.state_dict(), "halvings": self.size.halvings, "critic": critic}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        check_keys(state, {"updates", "skipped", "skipped_in_a_row", "moments", "critic"}, "learner")
+        check_keys(state, {"updates", "skipped", "skipped_in_a_row", "moments", "halvings", "critic"}, "learner")
         if (state["critic"] is None) != (self.critic is None):
             raise ValueError("state of learner: a critic is in only one of the state and this learner")
-        self.optimizer.load_state_dict({k: v for k, v in state.items() if k != "critic"}, "learner")
+        self.optimizer.load_state_dict({k: v for k, v in state.items() if k not in ("critic", "halvings")}, "learner")
+        self.size.halvings = state["halvings"]
         if self.critic is not None:
             self.critic.load_state_dict(state["critic"])
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,6 +35,14 @@ class TokenLog:
         self._applied: list[np.ndarray] = []
         self._kl: list[np.ndarray] = []
         self._gap: list[np.ndarray] = []
+
+    def mark(self) -> dict[str, Any]:
+        """Where it is now, for `rewind`."""
+        return {name: copy.copy(value) for name, value in vars(self).items()}
+
+    def rewind(self, mark: dict[str, Any]) -> None:
+        """Forget what came after `mark`."""
+        vars(self).update({name: copy.copy(value) for name, value in mark.items()})
 
     def update(self, *, loss: float, grad_norm: float) -> None:
         self._losses.append(loss)
