@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help setup train test check lint format starters wheel smoke bench compare clean
+.PHONY: help setup train test check lint format starters wheel smoke bench compare soak growth clean
 
 help:
 	@echo "make train [ARGS='...']    train the bundled starter model; ARGS go to \`rollwise train\`"
@@ -25,6 +25,7 @@ help:
 	@echo "make starters              build the bundled models anew, into build/starters/"
 	@echo "make wheel | make smoke    build the wheel; install it apart and train two steps with it"
 	@echo "make bench [ARGS='...']    seconds a step, beside TRL"
+	@echo "make soak [MINUTES=30]     kill and resume runs of all methods; make growth: their memory"
 	@echo "make setup | make clean    make .venv; remove what was made, .venv included"
 
 $(VENV)/pyvenv.cfg:
@@ -92,6 +93,16 @@ bench: $(RUNTIME) build/trl/.ready
 
 compare: $(RUNTIME)
 	@$(BIN)/rollwise compare $(ARGS)
+
+# Runs killed by SIGKILL at random moments and resumed, against runs left alone; then saves killed. MINUTES=30
+soak: $(DEV)
+	@PYTHONPATH=. $(BIN)/python -m tests.saves --kills 200 $(ARGS)
+	@PYTHONPATH=. $(BIN)/python -m tests.kills --minutes $(or $(MINUTES),30) --kills 4 $(ARGS)
+
+# Resident memory over 300 steps of every method.
+growth: $(DEV)
+	@ROLLWISE_GROWTH="$$($(BIN)/rollwise methods | sed -n 's/^\([a-z].*\)$$/\1/p' | tr '\n' ' ')" \
+	  $(BIN)/python -m pytest tests/test_memory.py -k grow $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
