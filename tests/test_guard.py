@@ -97,7 +97,7 @@ def unsolvable(tmp_path: Path, method: str, **more: Any) -> Finished:
         "output": str(tmp_path / "run"),
         **more,
     }
-    folder, _ = run.start(resolve([("test", tree)]), Console())
+    folder, _ = run.start(resolve([("test", tree)], shared=True), Console())  # by methods with and without rounds
     return Finished(folder)
 
 
@@ -123,3 +123,27 @@ def test_a_sign_ends_the_run_where_it_is_told_to(tmp_path: Path) -> None:
 def test_a_run_that_learns_is_left_alone(train: Train) -> None:
     done = train("popo", {"budget.steps": 4, "guard.window": 2, "guard.action": "stop"})
     assert done.stop["reason"] == "budget.steps"
+
+
+def test_seconds_end_a_step_between_its_rounds(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds that would go on for long are not begun once the time is over; a checkpoint knows the time used."""
+    from rollwise import checkpoint, loop
+
+    now = [1000.0]
+    monkeypatch.setattr(loop.time, "monotonic", lambda: now[0])
+    from rollwise.sampling.torch_sampler import TorchSampler
+
+    original = TorchSampler.generate
+
+    def slow(self: Any, *args: Any, **kwargs: Any) -> Any:
+        now[0] += 10
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(TorchSampler, "generate", slow)
+    settings = {"budget.seconds": 35, "budget.steps": 50, "checkpoint.every": 1, "allocation.max_rounds": 50}
+    done = train("dapo", {**settings, "task_args": {"min_digits": 19, "max_digits": 20}})
+    assert done.stop["reason"] == "budget.seconds"
+    assert sum(done.metric("rounds")) <= 4
+    assert "the run's budget" in done.steps[-1]["notes"][0]
+    last = checkpoint.steps(done.folder / "checkpoints")[-1]
+    assert checkpoint.load(done.folder / "checkpoints" / f"step_{last}")["loop"]["seconds"] >= 35
