@@ -8,9 +8,11 @@ from rollwise.ledger import Count
 UNBOUNDED = 2**62
 
 
-def room(budget: BudgetConfig, generated: Count) -> int:
-    """Rollouts a round may still ask for; none once the token budget is reached."""
+def room(budget: BudgetConfig, generated: Count, seconds: float) -> int:
+    """Rollouts a round may still ask for; none once the tokens or the seconds are used up."""
     if budget.tokens is not None and generated.tokens >= budget.tokens:
+        return 0
+    if budget.seconds is not None and seconds >= budget.seconds:
         return 0
     return UNBOUNDED if budget.rollouts is None else max(0, budget.rollouts - generated.rollouts)
 

@@ -66,16 +66,16 @@ class Loop:
     seconds: float = 0.0
     interrupted: Callable[[], bool] = field(default=lambda: False)
     _evaluated_at: int = -1
+    _began: float | None = None  # since when it has been running, by a clock that never jumps
     _crossed: int = 0  # rollouts generated before the current step
 
     def run(self) -> tuple[str, str]:
         """Train until the budget is spent, a part asks to stop, or an interrupt; returns the reason and a sentence."""
-        clock = time.monotonic()
+        self._began = time.monotonic()
         if self.step == 0:
             self._evaluate(["start"])
         while True:
-            elapsed = self.seconds + time.monotonic() - clock
-            reason = spent(self.budget, self.ledger.generated, self.step, elapsed, self.allocation.least)
+            reason = self._spent()
             if not reason and not self.curriculum.remaining and not self.ledger.outcomes[Outcome.held].rollouts:
                 reason = ("curriculum.empty", NO_PROMPT)
             if reason:
@@ -91,11 +91,21 @@ class Loop:
             if self.interrupted():
                 reason = ("interrupt", f"stopped by the user after step {self.step}")
                 break
-        self.seconds += time.monotonic() - clock
+        self.seconds, self._began = self._elapsed(), None
         self.watcher.checkpoint(self.step)
         if reason[0] != "interrupt" and self._evaluated_at != self.step:
             self._evaluate(["end"])
         return reason
+
+    def _elapsed(self) -> float:
+        """Seconds the run has taken, those before a resume included."""
+        return self.seconds + (0.0 if self._began is None else time.monotonic() - self._began)
+
+    def _room(self) -> int:
+        return room(self.budget, self.ledger.generated, self._elapsed())
+
+    def _spent(self) -> tuple[str, str] | None:
+        return spent(self.budget, self.ledger.generated, self.step, self._elapsed(), self.allocation.least)
 
     def _step(self) -> tuple[str, str] | None:
         """One step. Returns a reason if the run must end after it."""
@@ -105,7 +115,7 @@ class Loop:
         self._crossed = self.ledger.generated.rollouts
         fresh: list[Group] = []
         with _timed(seconds, "generate"):
-            while requests := self.allocation.plan(self.curriculum, room(self.budget, self.ledger.generated)):
+            while requests := self.allocation.plan(self.curriculum, self._room()):
                 groups = self.generate(requests, self.step)
                 self.ledger.generate(groups)
                 self.allocation.observe(groups)
@@ -151,7 +161,7 @@ class Loop:
         if settled.stop:
             return "allocation.limit", settled.stop
         if not fresh and not settled.groups and turn is None:
-            return "curriculum.empty", NO_PROMPT
+            return self._spent() or ("curriculum.empty", NO_PROMPT)
         return alarm.stop
 
     def _credits(self, placed: Sequence[Placed], signals: Signals) -> list[tuple[Credit, ...]]:
@@ -241,7 +251,7 @@ class Loop:
     def state_dict(self) -> dict[str, Any]:
         return {
             "step": self.step,
-            "seconds": self.seconds,
+            "seconds": self._elapsed(),
             "evaluated_at": self._evaluated_at,
             **{name: part.state_dict() for name, part in self.parts().items()},
         }
