@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from rollwise import run
 from rollwise.advice import advice, most_prompts, most_steps
 from rollwise.assemble import resolve
-from rollwise.config import read_yaml
+from rollwise.config import merge, nest, read_yaml
+from rollwise.console import Console
 
 ROLLOUTS = {"budget": {"rollouts": 25_600}}
 
@@ -79,6 +81,33 @@ def test_bounds_are_those_of_the_allocation() -> None:
     assert most_prompts(config("grpo", budget={"seconds": 1})) is None
     assert most_steps(config("grpo", budget={"rollouts": 2_570})) == 10
     assert most_steps(config("grpo", budget={"seconds": 1})) is None
+
+
+def test_the_notes_are_told_before_the_model_is_loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Notes(Console):
+        def __init__(self) -> None:
+            super().__init__()
+            self.told: list[str] = []
+
+        def note(self, text: str) -> None:
+            self.told.append(text)
+
+    class Loading(Exception):
+        pass
+
+    def load(config: Any) -> None:
+        raise Loading
+
+    monkeypatch.setattr(run, "load_model", load)
+    notes, settings = Notes(), {"replay.warmup_steps": 9, "curriculum.drop_solved": True}
+    tree: dict[str, Any] = {"method": "per", "task": "chain_sum", "budget": {"steps": 4}, "output": str(tmp_path / "r")}
+    for name, value in settings.items():
+        tree = merge(tree, nest(name, value))
+    with pytest.raises(Loading):
+        run.start(resolve([("f", tree)]), notes)
+    (solved,) = [n for n in notes.told if n.startswith("curriculum.drop_solved does nothing before prompts come again")]
+    assert "at most 128 of the 1,000,000 training prompts: set task_args.train_size=30 for about four" in solved
+    assert "replay begins at step 10 (replay.warmup_steps), and the budget ends by step 4" in " ".join(notes.told)
 
 
 def test_the_example_of_two_stages_lets_epochs_end() -> None:
