@@ -131,10 +131,14 @@ def verify(path: Path) -> str | None:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """The state of a verified checkpoint."""
+    """The state of a verified checkpoint. Raises ValueError where it is not one."""
+    from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    arrays = load_file(path / "arrays.safetensors")
+    try:
+        arrays = load_file(path / "arrays.safetensors")
+    except SafetensorError as error:
+        raise ValueError(f"arrays.safetensors: {error}") from None
     return _join(_read_json(path / "state.json"), arrays)  # type: ignore[no-any-return]
 
 
@@ -149,6 +153,7 @@ def _split(value: Any, arrays: dict[str, np.ndarray]) -> Any:
         arrays[name] = np.ascontiguousarray(value)
         return {_ARRAY: name, "shape": list(value.shape)}
     if isinstance(value, dict):
+        assert _ARRAY not in value, f"a saved state has a key {_ARRAY}, which marks arrays"
         return {k: _split(v, arrays) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [_split(v, arrays) for v in value]
