@@ -2,9 +2,9 @@
 
     python benchmarks/losses_vs_peers.py        # in an environment with requirements-losses.txt
 
-Prints a table in Markdown, then cases in which the three mean different things. Exits with 1 if a line of the table does
-not agree, or if a peer cannot be asked that no --skip names; benchmarks/README.md says how to install them. docs/losses.md
-holds what this script printed.
+Prints a table in Markdown, then cases in which the three mean different things. Exits with 1 if a line of the table
+does not agree, or if a peer cannot be asked that no --skip names; benchmarks/README.md says how to install them.
+docs/losses.md holds what this script printed.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def test_only_slots_that_replay_filled_are_called_saved() -> None:
     state.take(step(1, 500.4), None)
     cost = "full batches would cost about 500 rollouts more (estimated)"
     assert state.refill_text() == cost, "rollouts were replayed, as by PER or ARPO, and filled no slot"
-    state.take(step(2, 900.0, replay__slots_empty=8, replay__slots_filled=2), None)
+    state.take(step(2, 900.4, replay__slots_empty=8, replay__slots_filled=2), None)
     assert state.saved == 100, "a quarter of the 400 of that step"
     assert state.refill_text().endswith("about 900 rollouts more (estimated); replay saved about 100 of them")
     resumed = State()

@@ -62,12 +62,12 @@ class State:
         self.head = f"{names[0]} on {names[1]}, model {names[2]}, seed {names[3]}"
 
     def take(self, record: StepRecord, seconds: Seconds) -> None:
-        before, first = amount(self.ledger, "refill", "rollouts"), not self.ledger and whole(record.step) > 1
+        before, first = _refill(self.ledger), not self.ledger and whole(record.step) > 1
         self.step, self.updates = whole(record.step), whole(record.updates)
         self.ledger, self.metrics = _tree(record.ledger), _tree(record.metrics)
         if not first:  # of a resumed run: the total says nothing of its step
             numbers = {name: real(value) for name, value in self.metrics.items()}
-            self.saved += saved(amount(self.ledger, "refill", "rollouts") - before, numbers)
+            self.saved += saved(_refill(self.ledger) - before, numbers)
         parts = list(seconds.values()) if isinstance(seconds, Mapping) else [seconds]
         self.seconds += sum(v for v in map(real, parts) if math.isfinite(v))
 
@@ -381,6 +381,12 @@ def _bar(fraction: float) -> Any:
 def _ending(event: Mapping[str, Any]) -> str:
     detail = clean(event.get("detail") or "")
     return f"stopped by {clean(event.get('reason', '?'))}{f' ({detail})' if detail else ''}"
+
+
+def _refill(ledger: Mapping[str, Any]) -> float:
+    """The estimate so far, not rounded; 0 where there is none."""
+    found = real(_tree(ledger.get("refill")).get("rollouts"))
+    return found if math.isfinite(found) else 0.0
 
 
 def _tree(value: Any) -> Mapping[str, Any]:
