@@ -25,6 +25,7 @@ ROOMS = [
     "allocation",
     "vision",
     "policy",
+    "memory",
     "sampling",
     "jail",
     "verify",

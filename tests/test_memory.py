@@ -13,8 +13,9 @@ import pytest
 import torch
 
 from rollwise.errors import UserError
-from rollwise.learner.memory import PassSize, out_of_memory
+from rollwise.memory import PassSize, out_of_memory
 from rollwise.policy import Policy
+from rollwise.sampling.torch_sampler import TorchSampler
 
 Train = Callable[..., Any]
 NO_MEMORY = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to"
@@ -83,6 +84,30 @@ def test_other_errors_are_not_swallowed() -> None:
 
     assert size.fitting(fits) == 8 and tried == [64, 32, 16, 8] and size.fitting(fits) == 8
     assert out_of_memory(MemoryError()) and not out_of_memory(ValueError())
+
+
+def test_rollouts_that_do_not_fit_at_once_are_drawn_in_parts(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = train("popo", {"budget.steps": 3}, name="whole")
+    original, sizes = TorchSampler._draw, []
+
+    def draw(self: TorchSampler, prompts: Any, images: Any, rows: Any, sampling: Any) -> Any:
+        sizes.append(len(rows))
+        if len(rows) > 7:
+            raise RuntimeError(NO_MEMORY)
+        return original(self, prompts, images, rows, sampling)
+
+    monkeypatch.setattr(TorchSampler, "_draw", draw)
+    parts = train("popo", {"budget.steps": 3}, name="parts")
+    assert {24, 12, 6} <= set(sizes)
+    assert parts.metric("reward") == whole.metric("reward")
+    assert [s["ledger"] for s in parts.steps] == [s["ledger"] for s in whole.steps]
+
+    def never(self: TorchSampler, *args: Any) -> Any:
+        raise RuntimeError(NO_MEMORY)
+
+    monkeypatch.setattr(TorchSampler, "_draw", never)
+    with pytest.raises(UserError, match="sampler: out of memory with a single rollout"):
+        train("popo", {"budget.steps": 3}, name="none")
 
 
 GROWTH = """

@@ -20,7 +20,7 @@ from rollwise.config import LearnerConfig
 from rollwise.errors import UserError
 from rollwise.learner.batching import counts
 from rollwise.learner.logprobs import Packed, completion_hidden, pack, padded, passes, unpadded
-from rollwise.learner.memory import PassSize
+from rollwise.memory import PassSize
 from rollwise.learner.optimizer import Optimizer
 from rollwise.objective import value_loss
 from rollwise.policy import Policy

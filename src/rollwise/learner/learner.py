@@ -19,7 +19,7 @@ from rollwise.config import LearnerConfig, ObjectiveConfig
 from rollwise.learner.batching import counts, mini_batches
 from rollwise.learner.critic import Critic
 from rollwise.learner.logprobs import Packed, completion_logprobs, pack, padded, passes, unpadded
-from rollwise.learner.memory import PassSize
+from rollwise.memory import PassSize
 from rollwise.learner.optimizer import Optimizer
 from rollwise.learner.schedule import learning_rate
 from rollwise.learner.stats import TokenLog

@@ -18,6 +18,8 @@ import numpy as np
 import torch
 
 from rollwise import seeds
+from rollwise.errors import UserError
+from rollwise.memory import let_go, out_of_memory
 from rollwise.policy import Policy
 from rollwise.records import IDS, LOGP, Image, Request, Rollout, Sampling, StopReason
 from rollwise.sampling.cache import new_cache, reserve, select_rows
@@ -63,7 +65,7 @@ class TorchSampler:
                 for m in range(first, first + count)
             ]
             images = [r.prompt.images for r in requests]
-            for row, result in zip(rows, self._draw(prompts, images, rows, sampling), strict=True):
+            for row, result in zip(rows, self._fitting(prompts, images, rows, sampling), strict=True):
                 drawn[row.request].append(result)
         texts = iter(self.policy.decode(ids for group in drawn for ids, _, _ in group))
         return [
@@ -83,6 +85,27 @@ class TorchSampler:
                 for i, (completion, logprobs, stop) in enumerate(group)
             ]
             for request, ids, group in zip(requests, prompts, drawn, strict=True)
+        ]
+
+    def _fitting(
+        self, prompts: list[np.ndarray], images: list[tuple[Image, ...]], rows: list[_Row], sampling: Sampling
+    ) -> list[tuple[np.ndarray, np.ndarray, StopReason]]:
+        """As `_draw`; rows that do not fit in memory at once are drawn in two parts: they never meet."""
+        try:
+            return self._draw(prompts, images, rows, sampling)
+        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+            if not out_of_memory(error):
+                raise
+        if len(rows) == 1:
+            raise UserError(
+                "sampler: out of memory with a single rollout; set sampling.max_completion_length lower, or take a "
+                "smaller model"
+            )
+        let_go()  # the error, and with it the tensors of the attempt, is gone by now
+        half = len(rows) // 2
+        return [
+            *self._fitting(prompts, images, rows[:half], sampling),
+            *self._fitting(prompts, images, rows[half:], sampling),
         ]
 
     @torch.no_grad()

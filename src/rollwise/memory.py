@@ -43,9 +43,14 @@ class PassSize:
                     "dtype=bfloat16, or take a smaller model"
                 )
             self.halvings += 1  # the error, and with it the tensors of the attempt, is gone by now
-            gc.collect()
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
+            let_go()
+
+
+def let_go() -> None:
+    """Give memory back that nothing holds any more."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def out_of_memory(error: BaseException) -> bool:
