@@ -127,10 +127,10 @@ def test_a_run_that_learns_is_left_alone(train: Train) -> None:
 
 def test_seconds_end_a_step_between_its_rounds(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds that would go on for long are not begun once the time is over; a checkpoint knows the time used."""
-    from rollwise import checkpoint, loop
+    from rollwise import checkpoint
 
     now = [1000.0]
-    monkeypatch.setattr(loop.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("rollwise.loop.time.monotonic", lambda: now[0])
     from rollwise.sampling.torch_sampler import TorchSampler
 
     original = TorchSampler.generate
