@@ -20,8 +20,8 @@ from rollwise.config import LearnerConfig
 from rollwise.errors import UserError
 from rollwise.learner.batching import counts
 from rollwise.learner.logprobs import Packed, completion_hidden, pack, padded, passes, unpadded
-from rollwise.memory import PassSize
 from rollwise.learner.optimizer import Optimizer
+from rollwise.memory import PassSize
 from rollwise.objective import value_loss
 from rollwise.policy import Policy
 from rollwise.records import LOGP, Rollout, Row

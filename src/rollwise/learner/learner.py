@@ -19,10 +19,10 @@ from rollwise.config import LearnerConfig, ObjectiveConfig
 from rollwise.learner.batching import counts, mini_batches
 from rollwise.learner.critic import Critic
 from rollwise.learner.logprobs import Packed, completion_logprobs, pack, padded, passes, unpadded
-from rollwise.memory import PassSize
 from rollwise.learner.optimizer import Optimizer
 from rollwise.learner.schedule import learning_rate
 from rollwise.learner.stats import TokenLog
+from rollwise.memory import PassSize
 from rollwise.objective import kl_k3, reduction_weights, surrogate
 from rollwise.policy import Policy
 from rollwise.records import LOGP, Batch, Rollout, Row
