@@ -236,6 +236,8 @@ def _loaded(target: str, name: str, device: str, sees: bool, pixels: tuple[int, 
     from transformers.utils import logging as hf_logging
 
     hf_logging.disable_progress_bar()
+    said = hf_logging.get_verbosity()
+    hf_logging.set_verbosity(hf_logging.CRITICAL)  # what is wrong with a checkpoint is said below, in one line
     try:
         model, loading = (AutoModelForImageTextToText if sees else AutoModelForCausalLM).from_pretrained(
             target, dtype=torch.float32, use_safetensors=True, output_loading_info=True
@@ -246,6 +248,8 @@ def _loaded(target: str, name: str, device: str, sees: bool, pixels: tuple[int, 
         raise
     except Exception as error:  # transformers raises many kinds for an unreadable folder; all are the user's to mend
         raise _unreadable(name, error) from None
+    finally:
+        hf_logging.set_verbosity(said)
     if missing := sorted(loading["missing_keys"]):
         raise UserError(
             f"model: {name} lacks {len(missing)} of its weights ({missing[0]}, ...); give a whole checkpoint"
