@@ -82,9 +82,10 @@ def _console() -> None:
     random.seed(0)
 
 
-def _module(name: str) -> dict[str, Any]:
+def _module(name: str, known: types.ModuleType = builtins) -> dict[str, Any]:
+    """The names of a new module, which looks up what it does not bind itself in `known`."""
     module = types.ModuleType(name)
-    module.__dict__["__builtins__"] = builtins
+    module.__dict__["__builtins__"] = known
     sys.modules[name] = module
     return module.__dict__
 
@@ -93,17 +94,36 @@ def _execute(source: str, namespace: dict[str, Any]) -> None:
     exec(compile(source, "<program>", "exec", dont_inherit=True), namespace)
 
 
-def _execute_behind(before: str, program: str, namespace: dict[str, Any]) -> None:
-    """As one text, since the program may go on where `before` ends; one after the other where that is no Python, as
-    with imports from `__future__`, which must come first."""
-    joined = f"{before}\n{program}" if before else program
+def _loaded(before: str, program: str) -> dict[str, Any]:
+    """The names that the program binds. It can use those of `before` as it can the built-in ones, and they are not
+    among its own: a program that defines nothing would pass for one that defines what was there already.
+
+    Where the program is no Python by itself and goes on where `before` ends, as one text: the body of a function that
+    `before` opens.
+    """
+    if before and not _compiles(program) and _compiles(f"{before}\n{program}"):
+        namespace = _module("program")
+        _execute(f"{before}\n{program}", namespace)
+        return namespace
+    given = _module("program")
+    _execute(before, given)
+    known = types.ModuleType("builtins")
+    known.__dict__.update({**vars(builtins), **{k: v for k, v in given.items() if not _dunder(k)}})
+    namespace = _module("program", known)
+    _execute(program, namespace)
+    return namespace
+
+
+def _compiles(source: str) -> bool:
     try:
-        compile(joined, "<program>", "exec", dont_inherit=True)
-    except SyntaxError:
-        _execute(before, namespace)
-        _execute(program, namespace)
-    else:
-        _execute(joined, namespace)
+        compile(source, "<program>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):  # a null byte, for one
+        return False
+    return True
+
+
+def _dunder(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
 
 
 def _script(job: Frame) -> int:
@@ -123,8 +143,7 @@ def _script(job: Frame) -> int:
 
 def _serve(job: Frame) -> int:
     """Defines the program's functions, then calls them one at a time as asked. Values go out, judgements do not."""
-    namespace = _module("program")
-    _execute_behind(job["before"], job["program"], namespace)
+    namespace = _loaded(job["before"], job["program"])
     send({"loaded": True})
     while (request := receive()) is not None:
         try:
@@ -138,12 +157,10 @@ def _serve(job: Frame) -> int:
 
 
 def _find(namespace: dict[str, Any], name: str) -> Callable[..., Any]:
-    """The function `name`, or that method of a class `Solution`, the form of some judges."""
+    """The program's own function `name`, or that method of its class `Solution`, the form of some judges."""
     if name not in namespace and "Solution" in namespace:
         method: Callable[..., Any] = getattr(namespace["Solution"](), name)
         return method
-    if name not in namespace and hasattr(builtins, name):
-        raise NameError(name)
     function: Callable[..., Any] = namespace[name]
     return function
 

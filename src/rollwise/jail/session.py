@@ -163,7 +163,8 @@ class Session:
         while event == "frame":
             event = self.wait(deadline)
             if event == "frame":
-                error, frames = str(self.take().get("error", ""))[:80], frames + 1
+                told = self.take().get("error", "")
+                error, frames = told[:80] if isinstance(told, str) else "", frames + 1
                 event = "frame" if frames < SCRIPT_FRAMES else "output"
         pid, self._pid = self._number(), None
         end = self._launcher.finish(pid)

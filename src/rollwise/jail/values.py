@@ -16,6 +16,8 @@ DEPTH, NODES = 60, 200_000
 PLAIN_INT = 10**15
 HASHED = 2_000  # members of sets and dicts whose hashes can be made to collide: large numbers, complex ones, tuples
 
+REAL, IMAGINARY = complex.real.__get__, complex.imag.__get__  # whatever a subclass says
+
 
 class ValueLimit(ValueError):
     """Too deep, too large, or not of this form. The message is the reason."""
@@ -60,7 +62,7 @@ class _Encoder:
             pairs = [self.items(pair, depth) for pair in dict.items(value)]
             return ["d", *pairs]
         if isinstance(value, complex):
-            return ["c", *self.items((value.real, value.imag), depth)]
+            return ["c", *self.items((REAL(value), IMAGINARY(value)), depth)]
         if isinstance(value, bytes):
             return ["b", bytes.hex(value)]
         return ["o", str(type(value).__name__)[:60]]
@@ -87,7 +89,9 @@ class _Decoder:
             return self._tagged(data[0], data[1:], depth + 1)
         except ValueLimit:
             raise
-        except (TypeError, ValueError, KeyError, IndexError):  # members that cannot be hashed, wrong counts
+        except (
+            Exception
+        ):  # members that cannot be hashed, wrong counts, numbers no float can hold: it is not `encode`'s
             raise ValueLimit("not a value") from None
 
     def _tagged(self, kind: str, rest: list[Any], depth: int) -> Any:

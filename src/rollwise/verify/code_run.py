@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rollwise.jail import values
+from rollwise.jail.launch import LauncherError
 from rollwise.jail.pool import Worker
 from rollwise.jail.session import Event, Ran, Session
 from rollwise.verify.code_eval import evaluate, same
@@ -71,9 +72,12 @@ def run_job(worker: Worker, job: Job) -> str:
             for number, expression in enumerate(planned.split, 1):
                 try:
                     held = evaluate(expression, program.call, planned.functions)
-                except (TypeError, ValueError, ArithmeticError, LookupError, RecursionError):
-                    held = False  # the answer does not fit the test's expression
-                if isinstance(held, values.Opaque) or not held:
+                    holds = not isinstance(held, values.Opaque) and bool(held)
+                except (Failed, LauncherError, OSError):
+                    raise
+                except Exception:  # whatever it is, the answer does not fit the test's expression
+                    holds = False
+                if not holds:
                     return f"test {number}: wrong output"
         return ""
     except Failed as failed:
@@ -99,7 +103,7 @@ class _Program:
             frame, self._loading = self._loading, None
             loaded = self._ask(frame, deadline)
             if "loaded" not in loaded:
-                raise Failed(_named(str(loaded.get("error", "nothing that can be read"))))
+                raise Failed(_told(loaded))
         self.calls += 1
         return self._ask({"call": name, "args": list(args), "kwargs": dict(kwargs)}, deadline)
 
@@ -109,7 +113,7 @@ class _Program:
         encoded = [values.encode(a) for a in args], {k: values.encode(v) for k, v in kwargs.items()}
         answer = self.reply(name, *encoded)
         if "value" not in answer:
-            raise Failed(_named(str(answer.get("error", "nothing that can be read"))))
+            raise Failed(_told(answer))
         try:
             return values.decode(answer["value"])
         except values.ValueLimit as error:
@@ -121,7 +125,8 @@ class _Program:
         try:
             return {"value": values.encode(values.decode(answer["value"]))}
         except (KeyError, values.ValueLimit):
-            return {"error": str(answer.get("error", "result"))[:80]}
+            error = answer.get("error", "result")
+            return {"error": error[:80] if isinstance(error, str) else "result"}
 
     def _ask(self, frame: dict[str, Any], deadline: float) -> dict[str, Any]:
         event, answer = self._session.ask(frame, deadline)
@@ -148,7 +153,7 @@ def _apart(worker: Worker, job: Job, planned: Plan, limit: float) -> str:
                 break
             frame = program.relay(said["call"], said["args"], said["kwargs"])
         if said.get("passed") is not True:
-            return f"tests: {_named(str(said.get('error')))}"
+            return f"tests: {_told(said)}"
         return "" if program.calls else "tests: never called the program"
 
 
@@ -185,6 +190,12 @@ def _why(event: Event, settings: CodeSettings) -> str:
     }.get(event, event)
 
 
+def _told(answer: Frame) -> str:
+    """The error of a frame that holds no result. Text or nothing: the program may have put anything there."""
+    error = answer.get("error")
+    return _named(error) if isinstance(error, str) else "nothing that can be read"
+
+
 def _named(error: str) -> str:
     """The class of an exception as the program's process told it: at most a short name."""
     short = "".join(c for c in error[:60] if c.isalnum() or c in "_ ")
@@ -211,11 +222,14 @@ def _lines(text: str) -> list[str]:
 def _answers(value: Any, wanted: Any, outputs: Sequence[Any]) -> bool:
     """Whether a function returned the wanted JSON value. JSON has no tuples, so a tuple counts as a list here. Where
     every output of the row is a list of one, as in APPS, the value itself is accepted too."""
-    got = _listed(value)
-    if same(got, wanted):
-        return True
-    wrapped = all(isinstance(o, list) and len(o) == 1 for o in outputs)
-    return wrapped and same(got, wanted[0])
+    try:
+        got = _listed(value)
+        if same(got, wanted):
+            return True
+        wrapped = all(isinstance(o, list) and len(o) == 1 for o in outputs)
+        return wrapped and same(got, wanted[0])
+    except Exception:  # a value that cannot be compared is not the wanted one
+        return False
 
 
 def _listed(value: Any) -> Any:
