@@ -15,6 +15,7 @@ SRC = Path(__file__).parents[1] / "src" / "rollwise"
 # Left to right. Modules of one room may import each other; a room may import any room before it.
 ROOMS = [
     "errors",
+    "outputs",
     "seeds",
     "image",
     "records",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import BinaryIO
 
 from rollwise.errors import UserError
+from rollwise.outputs import same_place, whole
 from rollwise.report.tables import Table
 from rollwise.report.wording import count, share
 
@@ -25,7 +24,7 @@ def clean(args: Namespace) -> int:
 
     source = Source(args.file, map=parse_map(args.map), kind=args.kind, verifier=args.verifier)
     counts: Counter[str] = Counter()
-    with written(args.output, args.file) as output, written(args.report, args.file) as report:
+    with written(args.output, args.file) as output, written(args.report, args.file, args.output) as report:
         for decision in decide(source, wrong_references):
             counts[decision.rule] += 1
             line = decision.to_json()
@@ -48,19 +47,12 @@ def clean(args: Namespace) -> int:
 
 
 @contextlib.contextmanager
-def written(file: str, source: str) -> Iterator[BinaryIO]:
-    """A file to write, in its place only once it is whole. Never the one that is read. Raises UserError."""
-    path = Path(file)
-    if path.exists() and Path(source).exists() and path.samefile(source):
-        raise UserError(f"{file}: the file that is read; give another to write")
-    part = path.with_name(f"{path.name}.part")
-    try:
-        stream = part.open("wb")
-    except OSError as error:
-        raise UserError(f"{file}: cannot be written ({error.strerror}); give a path in a folder") from None
-    try:
-        with stream:
-            yield stream
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+def written(file: str, *others: str) -> Iterator[BinaryIO]:
+    """A file to write, in its place only once it is whole. Never one of the others, the one that is read first. Raises
+    UserError."""
+    for other in others:
+        if same_place(file, other):
+            what = "the file that is read" if other == others[0] else "named for both outputs"
+            raise UserError(f"{file}: {what}; give another to write")
+    with whole(file) as stream:
+        yield stream

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rollwise.config import leaves
 from rollwise.errors import UserError
+from rollwise.outputs import whole
 from rollwise.report import charts, parts
 from rollwise.report.curves import families
 from rollwise.report.events import Run, amount, read_run
@@ -35,26 +34,13 @@ def write_report(folders: Sequence[Path], out: Path) -> None:
 
 
 def write_text(out: Path, text: str) -> None:
-    """Write `out` whole or not at all."""
-    if out.is_dir():
-        raise UserError(f"{clean(out)}: is a folder; give the name of a file")
+    """Write `out` whole or not at all, its folder too where it is not there. Raises UserError."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name[:40]}.", suffix=".tmp")
     except OSError as error:
         raise UserError(f"{clean(out)}: cannot be written ({error.strerror})") from None
-    temp = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        umask = os.umask(0)
-        os.umask(umask)
-        temp.chmod(0o666 & ~umask)
-        temp.replace(out)
-    except OSError as error:
-        raise UserError(f"{clean(out)}: cannot be written ({error.strerror})") from None
-    finally:
-        temp.unlink(missing_ok=True)
+    with whole(out) as file:
+        file.write(text.encode("utf-8"))
 
 
 def page(title: str, sections: Sequence[tuple[str, str]], lead: str = "") -> str:
