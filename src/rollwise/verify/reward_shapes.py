@@ -5,12 +5,14 @@
     f(completion, answer, state, prompt, info, task) -> score     verifiers (v0): whichever of them it names
     score(completion: str, answer, *, prompt, meta) -> score or Verdict      ours: names `meta`, or says `: str`
 
-A function is given those of a shape's arguments that it names, all of them if it takes `**kwargs`. TRL and verifiers
-see a completion as messages where the prompt is messages, else as text. Any of them may be asynchronous.
+A function is given those of a shape's arguments that it names, all of them if it takes `**kwargs`: copies to any depth,
+since it may change what it is given, and the golds must not change with it. TRL and verifiers see a completion as
+messages where the prompt is messages, else as text. Any of them may be asynchronous.
 """
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,13 +48,15 @@ class Scorer:
         if self.arguments is None:
             (given,) = awaited([self._call(columns(completions))]) if completions else ([],)
             return values_of(given, len(completions))
-        return [value_of(v) for v in awaited([self._call(self.arguments(c)) for c in completions])]
+        return [value_of(v) for v in awaited([self._call(copy.deepcopy(self.arguments(c))) for c in completions])]
 
     def _call(self, offered: Mapping[str, Any]) -> Any:
         given = offered if self.takes_all else {k: v for k, v in offered.items() if k in self.names}
         try:
             return self.function.call(**given)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             return error
 
     def check(self, prompt: Prompt) -> None:
@@ -115,7 +119,7 @@ def columns(completions: Sequence[Completion]) -> dict[str, Any]:
         "completions": [_said(c) for c in completions],
         "completion_ids": [[] if c.token_ids is None else c.token_ids.tolist() for c in completions],
     }
-    rows = [_row(c.prompt) for c in completions]
+    rows = [copy.deepcopy(_row(c.prompt)) for c in completions]
     for name in dict.fromkeys(k for row in rows for k in row if k not in BATCH):
         out[name] = [row.get(name) for row in rows]
     return out
@@ -127,8 +131,8 @@ def _row(prompt: Prompt) -> dict[str, Any]:
 
 
 def _question(c: Completion) -> Any:
-    """Messages (fresh ones: a function may change what it is given), or text."""
-    return c.prompt.text if c.prompt.messages is None else [dict(m) for m in c.prompt.messages]
+    """Messages, or text."""
+    return c.prompt.text if c.prompt.messages is None else copy.deepcopy(c.prompt.messages)
 
 
 def _said(c: Completion) -> Any:

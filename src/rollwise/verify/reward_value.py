@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import math
 import threading
@@ -29,29 +30,61 @@ ABSENT = NoScore("no score")  # what None says: another function may still have 
 
 
 def failed(error: BaseException) -> NoScore:
-    return NoScore(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+    """The error as a reason. It is the user's: even its own text may raise."""
+    name = type(error).__name__
+    try:
+        text = str(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        text = ""
+    return NoScore(f"{name}: {text}" if text else name)
 
 
 def value_of(given: Any) -> Value:
     """A score: numbers of any kind (bool, numpy, one-element arrays), a dict with `score`, or a Verdict.
 
-    None, NaN, infinities and anything else are no score.
+    None, NaN, infinities and anything else are no score. Raises nothing, whatever the object does when it is looked at,
+    but for an interrupt.
     """
+    try:
+        return _read(given)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return failed(error)
+
+
+def _read(given: Any) -> Value:
     if isinstance(given, BaseException):
         return failed(given)
     if isinstance(given, Verdict):
-        known = given.kind is VerdictKind.infra_error or math.isfinite(given.score)
-        return given if known else NoScore(f"score {given.score}")
+        return _verdict(given)
     if isinstance(given, dict):
         if "score" not in given:
             return NoScore(f"a dict without 'score' ({show(sorted(map(str, given)))})")
         given = given["score"]
-    try:
-        if callable(item := getattr(given, "item", None)):  # numpy and torch
-            given = item()
-        number = float(given) if isinstance(given, Real) else None
-    except Exception as error:
-        return failed(error)
+    return _number(given)
+
+
+def _verdict(given: Verdict) -> Value:
+    """One of our own making: the user's may hold anything, or be of a class of theirs."""
+    known = [k for k in VerdictKind if k == given.kind]
+    if not known:
+        return NoScore(f"a Verdict of kind {show(given.kind)}")
+    detail = given.detail if isinstance(given.detail, str) else show(given.detail)
+    if known[0] is VerdictKind.infra_error:
+        return Verdict(kind=known[0], score=0.0, detail=detail)
+    score = _number(given.score)
+    if isinstance(score, NoScore):
+        return NoScore("a Verdict without a score") if score is ABSENT else score
+    return Verdict(kind=known[0], score=score, detail=detail)
+
+
+def _number(given: Any) -> float | NoScore:
+    if callable(item := getattr(given, "item", None)):  # numpy and torch
+        given = item()
+    number = float(given) if isinstance(given, Real) else None
     if number is None:
         return ABSENT if given is None else NoScore(f"not a number: {show(given)}")
     return number if math.isfinite(number) else NoScore(f"score {number}")
@@ -59,17 +92,25 @@ def value_of(given: Any) -> Value:
 
 def values_of(given: Any, count: int) -> list[Value]:
     """The scores of a function that takes many completions; all without one where their number is wrong."""
+    try:
+        listed = _listed(given, count)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        listed = failed(error)
+    return [listed] * count if isinstance(listed, NoScore) else [value_of(v) for v in listed]
+
+
+def _listed(given: Any, count: int) -> list[Any] | NoScore:
     if isinstance(given, BaseException):
-        return [failed(given)] * count
+        return failed(given)
     try:
         listed = None if isinstance(given, str | bytes | dict) else list(given)
     except Exception:  # no iterable, or a generator that raises
         listed = None
     if listed is None:
-        return [NoScore(f"returned {show(given)}, not a list")] * count
-    if len(listed) != count:
-        return [NoScore(f"{len(listed)} scores for {count} completions")] * count
-    return [value_of(v) for v in listed]
+        return NoScore(f"returned {show(given)}, not a list")
+    return listed if len(listed) == count else NoScore(f"{len(listed)} scores for {count} completions")
 
 
 def awaited(results: Sequence[Any]) -> list[Any]:
@@ -78,10 +119,19 @@ def awaited(results: Sequence[Any]) -> list[Any]:
     They run in one event loop for the life of the process, in a thread of its own: it works wherever it is called from,
     and a client that a function keeps between calls is never left with a closed loop.
     """
-    waiting = [i for i, r in enumerate(results) if isinstance(r, Awaitable)]
+    waiting = [
+        i for i, r in enumerate(results) if issubclass(type(r), Awaitable)
+    ]  # what `r` says of itself is the user's
     out = list(results)
     if waiting:
-        done = asyncio.run_coroutine_threadsafe(_all([results[i] for i in waiting]), _loop()).result()
+        future = asyncio.run_coroutine_threadsafe(_all([results[i] for i in waiting]), _loop())
+        try:
+            done = future.result()
+        except KeyboardInterrupt:  # of this thread's: the user's own
+            future.cancel()
+            raise
+        except BaseException as error:  # a function that cancels all there is
+            done = [error] * len(waiting)
         for i, result in zip(waiting, done, strict=True):
             out[i] = result
     return out
@@ -94,7 +144,7 @@ async def _all(things: Sequence[Awaitable[Any]]) -> list[Any]:
         async with gate:
             try:
                 return await thing
-            except (Exception, SystemExit) as error:
+            except BaseException as error:  # an interrupt too: it is not the user's, who interrupts the main thread
                 return error
 
     return await asyncio.gather(*(one(t) for t in things), return_exceptions=True)
@@ -103,5 +153,12 @@ async def _all(things: Sequence[Awaitable[Any]]) -> list[Any]:
 @functools.cache
 def _loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="rollwise-rewards", daemon=True).start()
+    threading.Thread(target=_forever, args=(loop,), name="rollwise-rewards", daemon=True).start()
     return loop
+
+
+def _forever(loop: asyncio.AbstractEventLoop) -> None:
+    """A function may stop the loop, or end it by a task that raises an interrupt: somebody still waits for the rest."""
+    while not loop.is_closed():
+        with contextlib.suppress(BaseException):
+            loop.run_forever()
