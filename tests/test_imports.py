@@ -52,6 +52,7 @@ ROOMS = [
     "report",
     "console",
     "methods",
+    "parts",
     "assemble",
     "folder",
     "run",

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollwise import checkpoint, run
-from rollwise.assemble import _replay, load_tasks, resolve
+from rollwise import checkpoint, parts, run
+from rollwise.assemble import load_tasks, resolve
 from rollwise.config import build, data_sets, dump_yaml, merge, nest, read_yaml, title
 from rollwise.config.schema import MoppsConfig, StageConfig, TaskConfig, UntilConfig
 from rollwise.console import Console, State
@@ -443,7 +443,7 @@ def test_every_store_can_begin_anew(mixed: Callable[..., Finished], method: str)
     other = mixed(method, {**more, "curriculum.stages": [], "budget.steps": 3}, name="whole")
     kept = checkpoint.load(other.folder / "checkpoints" / "step_3")["loop"]["replay"]
     assert not same(state, kept), "something had been stored"
-    assert same(state, _replay(build(read_yaml(done.folder / "config.yaml"))).state_dict())
+    assert same(state, parts.replay(build(read_yaml(done.folder / "config.yaml"))).state_dict())
 
 
 def test_mopps_over_filters_keeps_tasks_apart(mixed: Callable[..., Finished]) -> None:

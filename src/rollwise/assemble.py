@@ -9,9 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rollwise import parts
 from rollwise.config import RunConfig, build, data_sets, expand_aliases, merge, named, nest
 from rollwise.config.effect import check_read
-from rollwise.config.pilot import optimizer_updates, pilot_prompts, pilot_rollouts
+from rollwise.config.pilot import optimizer_updates, pilot_rollouts
 from rollwise.errors import UserError, nearest
 from rollwise.methods import method
 from rollwise.starters import bundled, starter_path, starter_recipe
@@ -23,7 +24,7 @@ from rollwise.tasks.rewarded import user_rewards, with_rewards
 if TYPE_CHECKING:
     from rollwise.loop import Loop, Watcher
     from rollwise.policy import Policy
-    from rollwise.records import Prompt, Rollout
+    from rollwise.records import Prompt
     from rollwise.tasks import Task
     from rollwise.verify.scoring import Judges
 
@@ -96,7 +97,8 @@ def _own_tasks(config: RunConfig) -> dict[str, Task]:
         try:
             out[name] = Named(name, make_task(str(entry.task), entry.args, starter=starter))
         except UserError as error:
-            raise UserError(f"tasks.{name}: {error}") from None
+            own = str(error).replace("task_args.", f"tasks.{name}.args.")
+            raise UserError(own if own != str(error) else f"tasks.{name}: {error}") from None
     return out
 
 
@@ -156,7 +158,7 @@ def make_loop(
     if config.objective.kl_coef > 0 or config.advantage.kl_in_reward > 0:
         reference = load_model(config)
         reference.model.requires_grad_(False)
-    replay = _replay(config)
+    replay = parts.replay(config)
     rewards = user_rewards(tasks)
     learner = Learner(
         policy,
@@ -169,15 +171,15 @@ def make_loop(
     )
     return Loop(
         curriculum=_curriculum(config, tasks),
-        allocation=_allocation(config),
+        allocation=parts.allocation(config),
         generate=lambda requests, step: form_groups(
             requests,
             sampler.generate(requests, sampling, run_seed=config.seed, step=step),
             judges(tasks),
-            _shaping(config),
+            parts.shaping(config),
         ),
         replay=replay,
-        estimator=_estimator(config),
+        estimator=parts.estimator(config),
         learner=learner,
         ledger=Ledger(),
         guard=Guard(config.guard),
@@ -249,141 +251,6 @@ def _curriculum(config: RunConfig, tasks: Mapping[str, Task]) -> Any:
     return make_curriculum(config.curriculum, {n: t.train for n, t in tasks.items()}, weights, seed=config.seed)
 
 
-def _allocation(config: RunConfig) -> Any:
-    from rollwise.allocation.bounds import Bounds
-    from rollwise.allocation.buffer import PilotBuffer
-    from rollwise.allocation.dynamic import Dynamic
-    from rollwise.allocation.fixed import Fixed
-    from rollwise.allocation.pilot import Pilot
-
-    prompts, size, settings, pilot = (
-        config.prompts_per_step,
-        config.group_size,
-        config.allocation,
-        config.allocation.pilot,
-    )
-    if settings.kind == "fixed":
-        return Fixed(prompts=prompts, group_size=size)
-    bounds = Bounds(max_rounds=settings.max_rounds, max_rollouts=settings.max_rollouts, on_limit=settings.on_limit)
-    if settings.kind == "dynamic":
-        return Dynamic(prompts=prompts, group_size=size, bounds=bounds, surplus=settings.surplus)
-    return Pilot(
-        prompts=prompts,
-        group_size=size,
-        pilot_prompts=pilot_prompts(pilot.prompts, prompts),
-        pilot_rollouts=pilot_rollouts(pilot.rollouts, pilot.share, size),
-        p_lower=pilot.p_lower,
-        p_upper=pilot.p_upper,
-        train_on=pilot.train_on,
-        buffer=PilotBuffer(capacity=pilot.capacity, max_age=pilot.max_age, pick=pilot.pick, seed=config.seed),
-        bounds=bounds,
-    )
-
-
-def replay_capacity(config: RunConfig) -> int:
-    """Groups the buffer holds; rollouts, where single ones are stored."""
-    replay = config.replay
-    if replay.capacity is not None:
-        return replay.capacity
-    if replay.kind == "rollouts":
-        return 30_000
-    batches = replay.capacity_batches or (replay.min_age + 8 if replay.min_age else 1)
-    return batches * config.prompts_per_step
-
-
-def _replay(config: RunConfig) -> Any:
-    from rollwise.replay.simple import NoReplay
-    from rollwise.replay.success import SuccessReplay
-
-    kind = config.replay.kind
-    if kind == "rollouts":
-        return _rollout_replay(config)
-    if kind in ("recent", "hybrid"):
-        return _group_replay(config)
-    if kind == "success":
-        replay = config.replay
-        return SuccessReplay(seed=config.seed, per_prompt=replay.per_prompt, max_age=replay.max_age)
-    return NoReplay(drop_dead=kind == "filter")
-
-
-def _group_replay(config: RunConfig) -> Any:
-    from rollwise.replay.hybrid import Hybrid, Reservoir
-    from rollwise.replay.recent import RecentGroups
-
-    replay = config.replay
-    recent = RecentGroups(
-        capacity=replay_capacity(config),
-        admit=replay.admit,
-        order=replay.order,
-        min_age=replay.min_age,
-        max_age=replay.max_age,
-        max_uses=replay.max_uses,
-        short=replay.short,
-    )
-    if replay.kind == "recent":
-        return recent
-    reservoir = Reservoir(
-        seed=config.seed,
-        capacity=replay.reservoir_capacity or 4 * config.prompts_per_step,
-        max_age=replay.reservoir_max_age,
-        max_uses=replay.max_uses,
-    )
-    return Hybrid(recent=recent, reservoir=reservoir, share=replay.reservoir_share)
-
-
-def _rollout_replay(config: RunConfig) -> Any:
-    from rollwise.records import Credit, Group, Placed, Role
-    from rollwise.replay.rollouts import RolloutReplay
-
-    estimator = _estimator(config)
-
-    def credits_of(group: Group) -> tuple[Credit, ...]:
-        """By an estimator that looks at nothing but the group; the config's check sees to that."""
-        (credits,) = estimator([Placed(group=group, role=Role.fresh)], None)
-        return tuple(credits)
-
-    replay = config.replay
-    return RolloutReplay(
-        seed=config.seed,
-        capacity=replay_capacity(config),
-        ratio=replay.ratio,
-        alpha=replay.alpha,
-        eps=replay.eps,
-        warmup_steps=replay.warmup_steps,
-        max_age=replay.max_age,
-        max_uses=replay.max_uses,
-        priority=replay.priority,
-        entries=replay.entries,
-        composition=replay.composition,
-        credits_of=credits_of if replay.composition == "pool" else None,
-    )
-
-
-def _estimator(config: RunConfig) -> Any:
-    from rollwise.advantage import GeneralizedAdvantage, GroupAdvantage, LeaveOneOut, Overlong, ReinforcePlusPlus
-
-    settings = config.advantage
-    estimator: Any
-    if settings.kind == "group":
-        estimator = GroupAdvantage(scale=settings.scale, ddof=settings.ddof, eps=settings.eps)
-    elif settings.kind == "rloo":
-        estimator = LeaveOneOut(kl_in_reward=settings.kl_in_reward)
-    elif settings.kind == "gae":
-        estimator = GeneralizedAdvantage(
-            gamma=settings.gamma,
-            gae_lambda=settings.gae_lambda,
-            whiten=settings.whiten,
-            kl_in_reward=settings.kl_in_reward,
-        )
-    else:
-        estimator = ReinforcePlusPlus(
-            gamma=settings.gamma,
-            kl_in_reward=settings.kl_in_reward,
-            baseline=settings.kind == "reinforce++-baseline",
-        )
-    return estimator if settings.overlong == "keep" else Overlong(estimator, settings.overlong)
-
-
 def _critic(config: RunConfig, policy: Policy) -> Any:
     """A critic on the policy, or on a copy of the start model."""
     from rollwise.learner.critic import Critic
@@ -394,16 +261,3 @@ def _critic(config: RunConfig, policy: Policy) -> Any:
     own = settings.kind == "model"
     lr = settings.lr if settings.lr is not None else 10 * config.learner.lr
     return Critic(load_model(config) if own else policy, config.learner, own=own, lr=lr, clip_value=settings.clip_value)
-
-
-def _shaping(config: RunConfig) -> Callable[[Rollout], float] | None:
-    """What is added to the score of a training rollout."""
-    from rollwise.verify.shaping import overlong_penalty
-
-    reward, longest = config.reward, config.sampling.max_completion_length
-    buffer = reward.overlong_buffer
-    if reward.overlong_share is not None:
-        buffer = max(1, round(reward.overlong_share * longest))
-    if buffer is None:
-        return None
-    return lambda rollout: reward.overlong_factor * overlong_penalty(rollout.length, longest, buffer)

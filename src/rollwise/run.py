@@ -13,12 +13,13 @@ from typing import Any
 
 from rollwise import __version__, checkpoint
 from rollwise.advice import advice
-from rollwise.assemble import check_data, heldout_used, load_model, load_tasks, make_loop, replay_capacity
+from rollwise.assemble import check_data, heldout_used, load_model, load_tasks, make_loop
 from rollwise.audit.golds import check_golds
 from rollwise.config import RunConfig, build, dump_yaml, leaves, read_yaml, title, to_tree
 from rollwise.errors import UserError, nearest
 from rollwise.events import EVENTS, ROLLOUTS, SCHEMA
 from rollwise.folder import Display, RunFolder, check_free, free_output, interruptible, lock
+from rollwise.parts import replay_capacity
 from rollwise.policy import Policy
 from rollwise.records import Prompt
 from rollwise.tasks import PromptSource, Task, anchored
