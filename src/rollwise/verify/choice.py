@@ -55,8 +55,8 @@ def _verdict(c: Completion) -> Verdict:
         return infra_error(f"gold: {str(c.prompt.answer)[:60]!r} is not a letter from A to J or an option")
     found = final_answer(c.text, c.stop)
     text = found.text
-    if found.empty:
-        return judged(False, "empty box")
+    if found.void:
+        return judged(False, found.reason)
     if text is None and found.reason == "no final answer" and c.stop is not StopReason.length:
         text = c.text[-WINDOW:].rstrip().rpartition("\n")[2]  # the last line, if it is a letter and nothing else
         if len(text) > 12:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from rollwise.verify import algebra
 from rollwise.verify.reader import Based, Items, Matrix, Reading, Relation, Scalar, Span, Value, Words
-from rollwise.verify.units import physical
+from rollwise.verify.units import differ
 
 Tri = bool | None
 MAX_PAIRS = 400  # comparisons in matching the items of two lists
@@ -57,7 +57,7 @@ def equal(gold: Value, answer: Value) -> Tri:
     if isinstance(answer, Items) and answer.kind == "pair" and isinstance(gold, Scalar):
         return _ratio(answer, gold)
     if isinstance(gold, Scalar) and isinstance(answer, Scalar):
-        if physical(gold.unit) and physical(answer.unit) and physical(gold.unit) != physical(answer.unit):
+        if differ(gold.unit, answer.unit):
             return False
         return algebra.equal(gold.value, answer.value)
     if isinstance(gold, Span) and isinstance(answer, Span):

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from rollwise.records import StopReason
 from rollwise.verify.answers import CLOSE, OPEN, answer_block, final_segment
+from rollwise.verify.standing import REACH, glued, negated, withdrawn
 
 WINDOW = 16_384  # characters: a final answer stands at the end
 APART = 80  # characters of text between two boxes that make the earlier one a step
@@ -26,6 +27,7 @@ SHORT = 120  # characters of a text that may be an answer without any mark
 SENTENCE = 4  # words
 COMMANDS = re.compile(r"\\[A-Za-z]+")
 WORD = re.compile(r"[A-Za-z]{2,}")
+DIGITS = re.compile(r"[0-9]+")
 PIECES = re.compile(r"\\boxed(?![A-Za-z])|\\fbox(?![A-Za-z])|\\.|[{}]", re.DOTALL)
 MARKS = ("answer is", "answer:", "answer :", "answer**:", "answer:**", "####")
 REVISING = (
@@ -42,11 +44,18 @@ class Found:
     text: str | None
     reason: str = ""
     boxed: bool = False
-    empty: bool = False  # an empty box: an answer was given, and it says nothing
+    void: bool = False  # an answer was given, and it says nothing or several things: wrong, with the reason
+    line: str = ""  # the whole line that the text was taken from
 
 
-def final_answer(text: str, stop: StopReason = StopReason.eos, marks: tuple[str, ...] = MARKS) -> Found:
-    """The final answer of a completion."""
+SEVERAL = Found(None, "several answers", void=True)
+DENIED = Found(None, "the answer is denied", void=True)
+
+
+def final_answer(
+    text: str, stop: StopReason = StopReason.eos, marks: tuple[str, ...] = MARKS, *, solution: bool = False
+) -> Found:
+    """The final answer of a completion; `solution`: of a gold's worked solution, where nothing takes an answer back."""
     segment, closed, reason = _segment(text)
     if segment is None:
         return Found(None, reason)
@@ -57,6 +66,8 @@ def final_answer(text: str, stop: StopReason = StopReason.eos, marks: tuple[str,
     if unclosed:
         return Found(None, "box not closed")
     if boxes:
+        if not solution and (reason := _taken_back(tail, boxes, marks)):
+            return Found(None, reason, boxed=True, void=True)
         return _of_boxes(tail, boxes)
     marked = _marked(tail, marks, cut=cut)
     if marked is not None:
@@ -127,7 +138,7 @@ def _of_boxes(text: str, boxes: list[tuple[int, int, int]]) -> Found:
             parts.insert(0, content)
     if not all(parts) or max(map(len, parts)) > LONGEST or len(parts) > 50:
         if not parts[-1]:
-            return Found("", "empty box", boxed=True, empty=True)
+            return Found("", "empty box", boxed=True, void=True)
         if max(map(len, parts)) > LONGEST:
             return Found(None, f"over {LONGEST} characters", boxed=True)
     return Found(parts[0] if len(parts) == 1 else ", ".join(parts[-50:]), boxed=True)
@@ -156,6 +167,27 @@ def _joined(between: str) -> bool:
     return not any(word in f" {words} " for word in REVISING)
 
 
+def _taken_back(text: str, boxes: list[tuple[int, int, int]], marks: tuple[str, ...]) -> str:
+    """Why the last box does not stand, or ""."""
+    start, content, end = boxes[-1]
+    before, after = text[:start], text[end + 1 :]
+    if negated(before):
+        return "the answer is denied"
+    if glued(before, after):
+        return "more beside the box"
+    if withdrawn(after, bare=False):
+        return "several answers"
+    later = _marked(after[:REACH], marks, cut=False) if after.strip() else None
+    if later is not None and later.void:
+        return later.reason
+    if later is None or not later.text:
+        return ""
+    said, boxed = later.text, text[content:end]
+    if DIGITS.findall(said) and DIGITS.findall(boxed):  # a letter behind a value may be its option
+        return "" if DIGITS.findall(said) == DIGITS.findall(boxed) else "several answers"
+    return ""
+
+
 def _marked(text: str, marks: tuple[str, ...], *, cut: bool) -> Found | None:
     lower = text.lower()
     if len(lower) != len(text):  # a few letters change length in lower case
@@ -163,12 +195,19 @@ def _marked(text: str, marks: tuple[str, ...], *, cut: bool) -> Found | None:
     at, mark = max(((lower.rfind(m), m) for m in marks), default=(-1, ""))
     if at < 0:
         return None
+    if negated(text[:at]):
+        return DENIED
     rest = text[at + len(mark) :].lstrip(" :*\t\r\n")[: LONGEST + 1]
-    line, newline, _ = rest.partition("\n")
+    line, newline, below = rest.partition("\n")
     if cut and not newline and len(rest) <= LONGEST:
         return Found(None, "truncated")
-    answer = _sentence(line).strip().strip("*").strip()
-    return Found(answer) if answer else Found(None, "no final answer")
+    first = _sentence(line)
+    answer = first.strip().replace("**.", ".").strip("*").strip()
+    if not answer:
+        return Found(None, "no final answer")
+    if withdrawn(f"{line[len(first) :]}\n{below}"):
+        return SEVERAL
+    return Found(answer, line=line.strip())
 
 
 def _sentence(line: str) -> str:

@@ -31,10 +31,10 @@ class Geometry(Math):
         if gold.error:
             return infra_error(f"gold: {gold.error}")
         found = final_answer(c.text, c.stop)
+        if found.void:
+            return judged(False, found.reason)
         if found.text is None:
             return invalid(found.reason)
-        if found.empty:
-            return judged(False, "empty box")
         if letter and len(found.text) <= gold.limits.characters:
             named = letters(found.text, options_of(c.prompt.meta))
             if named is not None:

@@ -19,6 +19,10 @@ class Refused(Unreadable):
     """Surely no answer, whatever another parser makes of it."""
 
 
+class Different(Unreadable):
+    """Surely another answer than the value in it: `4 or more`, `4 squared`."""
+
+
 class OverLimit(ValueError):
     """Breaks a limit; the message names it."""
 
@@ -44,7 +48,9 @@ class Token(NamedTuple):
 
 
 SIGNS = {
-    "−": "-", "–": "-", "×": "\\times ", "÷": "/", "·": "\\cdot ", "∗": "*", "⋅": "\\cdot ", "π": "\\pi ",
+    "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "‒": "-", "―": "-", "﹣": "-", "⁻": "-",
+    "\u200b": "", "\u200c": "", "\u200d": "", "\u2060": "", "\ufeff": "", "\u00ad": "",
+    "×": "\\times ", "÷": "/", "·": "\\cdot ", "∗": "*", "⋅": "\\cdot ", "π": "\\pi ",
     "√": "\\sqrt ", "°": "^\\circ ", "∞": "\\infty ", "≤": "\\le ", "≥": "\\ge ", "≠": "\\ne ", "∪": "\\cup ",
     "∩": "\\cap ", "∈": "\\in ", "±": "\\pm ", "∅": "\\emptyset ", "ℝ": "\\mathbb{R}", "²": "^2", "³": "^3",
     "½": "\\frac{1}{2}", "¼": "\\frac{1}{4}", "θ": "\\theta ", "α": "\\alpha ", "β": "\\beta ", "λ": "\\lambda ",

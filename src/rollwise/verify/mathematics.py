@@ -21,7 +21,7 @@ from rollwise.verify.algebra import TooHard, TooLarge, Undefined
 from rollwise.verify.equal import same
 from rollwise.verify.exact import invalid, judged
 from rollwise.verify.extract import final_answer, wordy
-from rollwise.verify.latex import DEFAULT, HARD, Limits, OverLimit, Refused, Unreadable, check, plain
+from rollwise.verify.latex import DEFAULT, HARD, Different, Limits, OverLimit, Refused, Unreadable, check, plain
 from rollwise.verify.reader import Reading, readings
 from rollwise.verify.scoring import Completion, infra_error
 
@@ -39,6 +39,7 @@ class Gold:
     readings: tuple[Reading, ...] = ()  # empty: only the full parser can read it
     limits: Limits = DEFAULT
     error: str = ""
+    spelled: bool = False  # words change the value, as in `4 or more`: only the same spelling will do
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,10 +91,10 @@ class Math:
         if gold.error:
             return infra_error(f"gold: {gold.error}")
         found = final_answer(c.text, c.stop)
+        if found.void:
+            return judged(False, found.reason)
         if found.text is None:
             return invalid(found.reason)
-        if found.empty:
-            return judged(False, "empty box")
         return compare(gold, found.text)
 
     def restated(self, completion: Completion) -> str | None:
@@ -110,9 +111,13 @@ def compare(gold: Gold, answer: str) -> Verdict | tuple[str, str]:
         return invalid("no final answer")
     if squeeze(text) == gold.squeezed:
         return judged(True, "")
+    if gold.spelled:
+        return judged(squeeze(text).casefold() == gold.squeezed.casefold(), f"not {gold.text[:80]}")
     try:
         check(text, gold.limits)
         found = same(gold.readings, readings(text, gold.limits)) if gold.readings else None
+    except Different as error:
+        return judged(False, str(error))
     except (OverLimit, TooLarge, Undefined, Refused) as error:
         return invalid(str(error))
     except (Unreadable, TooHard):
@@ -153,7 +158,7 @@ def number_text(value: int | float) -> str:
 def _read_gold(answer: str) -> Gold:
     text = answer.strip()
     if len(text) <= 65_536 and "\\boxed" in text:  # a worked solution
-        found = final_answer(text)
+        found = final_answer(text, solution=True)
         if not found.text:
             return Gold(error=found.reason or "an empty box")
         text = found.text
@@ -170,6 +175,8 @@ def _read_gold(answer: str) -> Gold:
         found_readings = tuple(readings(text, limits))
     except (OverLimit, TooLarge, Undefined) as error:
         return Gold(error=str(error))
+    except Different:
+        return Gold(text, squeeze(text), limits=limits, spelled=True)
     except (Unreadable, TooHard):
         found_readings = ()
     return Gold(text, squeeze(text), found_readings, limits)

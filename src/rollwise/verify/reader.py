@@ -13,7 +13,7 @@ from typing import Literal
 from rollwise.verify import algebra
 from rollwise.verify.algebra import Quotient
 from rollwise.verify.expressions import Expression
-from rollwise.verify.latex import CLOSING, OPENING, Limits, Token, Unreadable, names, tokens
+from rollwise.verify.latex import CLOSING, OPENING, Different, Limits, Token, Unreadable, names, tokens
 from rollwise.verify.units import trimmed, with_plus, without_unit
 
 
@@ -68,6 +68,7 @@ Value = Scalar | Words | Items | Span | Relation | Matrix | Based
 
 RELATIONS = {"=": "=", "approx": "=", "equiv": "=", "<": "<", ">": ">", "le": "le", "ge": "ge", "ne": "ne", "in": "in"}
 JOINERS = frozenset(["and", "or"])
+MONEY = (("\\$", "dollars"), ("€", "euros"), ("£", "pounds sterling"), ("¢", "cents"))
 MATRICES = names("matrix pmatrix bmatrix Bmatrix vmatrix Vmatrix smallmatrix")
 BESIDE_WORDS = " -'\u2018\u2019,/"  # and typographic quotes
 FIRST_CJK = 0x2E80
@@ -100,7 +101,13 @@ def readings(text: str, limits: Limits) -> list[Reading]:
             error = caught
     if not out:
         raise error or Unreadable("nothing")
-    return out
+    money = next((name for sign, name in MONEY if sign in text), "")
+    return [_paid(reading, money) for reading in out] if money else out
+
+
+def _paid(reading: Reading, money: str) -> Reading:
+    """A value with the currency sign that the tokens leave out as its unit."""
+    return Reading(tuple(Scalar(f.value, money) if isinstance(f, Scalar) and not f.unit else f for f in reading.forms))
 
 
 def words_of(text: str) -> str | None:
@@ -203,7 +210,10 @@ def _split(found: Sequence[Token], *signs: str) -> list[list[Token]]:
 
 
 def _several(found: Sequence[Token], limits: Limits) -> Value:
-    parts = [p for p in _split(found, ",", ";", *JOINERS) if p]
+    parts = _split(found, ",", ";", *JOINERS)
+    if len(parts) > 1 and not (parts[0] and parts[-1]):
+        raise Different("a side of a comma or an 'or' is empty")
+    parts = [p for p in parts if p]
     items = [value for part in parts for value in _signs(part, limits)]
     if not items:
         raise Unreadable("nothing")

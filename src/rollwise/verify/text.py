@@ -20,6 +20,7 @@ from rollwise.verify.scoring import Completion, infra_error, one_by_one
 
 MAX_TEXT = 4096  # characters
 MARKS = ("answer is", "answer:", "answer :", "answer**:", "answer:**")
+TAKEN_BACK = ("several answers", "the answer is denied", "more beside the box")
 QUOTES = "\"'`“”‘’"
 
 
@@ -68,7 +69,7 @@ def _verdict(text: str, answer: object, stop: StopReason) -> Verdict:
         return infra_error("gold: no text, or too long")
     given, reason = _given(text, stop)
     if given is None:
-        return invalid(reason)
+        return judged(False, reason) if reason in TAKEN_BACK else invalid(reason)
     if len(given) > MAX_TEXT:
         return invalid(f"over {MAX_TEXT} characters")
     accepted = {folded(g) for g in golds}
