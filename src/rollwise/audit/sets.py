@@ -47,7 +47,7 @@ class Subject:
             judge=file.judge,
             restated=file.restated,
             notes=file.notes,
-            faults=file.faults,
+            faults=() if file.left_out else file.faults,
         )
 
 

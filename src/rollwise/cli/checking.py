@@ -7,23 +7,21 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from rollwise.cli.layers import config
-from rollwise.config import RunConfig, to_tree
+from rollwise.cli.layers import config, overrides, row_args
+from rollwise.config import RunConfig, expand_aliases, to_tree
 from rollwise.report.wording import clean
 from rollwise.verify.code_settings import CodeSettings
 
 if TYPE_CHECKING:
     from rollwise.audit.sets import Subject
 
-MAX_PROMPT = 1024  # tokens, where no settings say otherwise
-
 
 def check(args: Namespace) -> int:
     """Status 0: nothing found. 1: findings. 2: something that keeps the check from running."""
     from rollwise.audit.sets import audit_set, shared
 
-    settings, subjects = _what(args)
-    longest = settings.sampling.max_prompt_length if settings else MAX_PROMPT
+    settings, alone, subjects = _what(args)
+    longest = (settings or alone).sampling.max_prompt_length
     counter = _counter(settings, args.model)
     audits = []
     for subject in subjects:
@@ -56,21 +54,34 @@ def check(args: Namespace) -> int:
     return 1 if findings else 0
 
 
-def _what(args: Namespace) -> tuple[RunConfig | None, list[Subject]]:
-    """The settings that were checked, None where only files were named; and the data sets."""
+def _what(args: Namespace) -> tuple[RunConfig | None, RunConfig, list[Subject]]:
+    """The settings that were checked, None where only files were named; those that files are looked at with; and the
+    data sets."""
     from rollwise.audit.files import open_file
     from rollwise.audit.sets import Subject
-    from rollwise.data.columns import parse_map
 
     settings, subjects = None, []
+    alone, own = RunConfig(), row_args(args)
     if args.recipe is not None or not args.data:
         from rollwise.assemble import load_tasks
 
         settings = config(args)
         subjects = [Subject.of_task(name, task) for name, task in load_tasks(settings).items()]
+        alone, own = settings, {"map": own["map"]} if args.map else {}  # the rest of --set is of the run
+    elif args.set:
+        alone = _alone(args)
     for file in dict.fromkeys(args.data):
-        subjects.append(Subject.of_file(open_file(file, task=args.task or "data", map=parse_map(args.map))))
-    return settings, subjects
+        subjects.append(Subject.of_file(open_file(file, task=args.task or "data", args=own)))
+    return settings, alone, subjects
+
+
+def _alone(args: Namespace) -> RunConfig:
+    """What `--set` says where only files are named."""
+    from rollwise.assemble import resolve
+
+    typed = expand_aliases(overrides(args.set), "--set")
+    own = {"task": "data", "model": "none", "budget": {"steps": 1}}
+    return resolve([("--set", typed), ("command line", own)])
 
 
 def _counter(settings: RunConfig | None, model: str | None) -> Any:

@@ -9,12 +9,14 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from rollwise.data.wording import flags
 from rollwise.errors import UserError
 from rollwise.outputs import same_place, whole
 from rollwise.report.tables import Table
 from rollwise.report.wording import count, share
 
 
+@flags()
 def clean(args: Namespace) -> int:
     """Status 0: every row was kept or dropped, each with a line in the report."""
     from rollwise.curate.clean import decide, tally

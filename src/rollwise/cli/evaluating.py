@@ -9,9 +9,10 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rollwise.cli.layers import overrides
+from rollwise.cli.layers import overrides, row_args
 from rollwise.config import RunConfig, build, expand_aliases, merge, read_yaml, title, to_tree
 from rollwise.errors import UserError, nearest
+from rollwise.report.wording import decimal
 
 if TYPE_CHECKING:
     from rollwise.evaluate import Evaluation
@@ -60,7 +61,7 @@ def _tasks(args: Namespace, settings: RunConfig) -> dict[str, Task]:
             if getattr(args, flag):
                 raise UserError(f"--{flag} is for --data, which is not given")
         return load_tasks(settings)
-    from rollwise.data import parse_map
+    from rollwise.tasks.args import read_args
     from rollwise.tasks.benchmark import load_benchmarks, named_source
     from rollwise.tasks.data import DataArgs
     from rollwise.tasks.rewarded import with_rewards
@@ -71,9 +72,12 @@ def _tasks(args: Namespace, settings: RunConfig) -> dict[str, Task]:
         if name in found:
             raise UserError(f"--data {text}: a second '{name}'; give them names, as in --data first={source}")
         found[name] = source
-    judges, columns = _verifiers(args.verifier, list(found)), parse_map(args.map)
+    judges = _verifiers(args.verifier, list(found))
+    own = row_args(args) | ({} if args.template is None else {"template": args.template})
+    if wrong := sorted({"data", "heldout_data", "heldout_split"} & own.keys()):
+        raise UserError(f"--set task_args.{wrong[0]}: --data names the rows, all of which are asked; leave it out")
     sources = {
-        name: DataArgs(data=source, map=columns, verifier=judges.get(name), template=args.template)
+        name: read_args(DataArgs, {**own, "data": source, "verifier": judges.get(name, own.get("verifier"))})
         for name, source in found.items()
     }
     tasks = with_rewards(load_benchmarks(sources), settings.reward)
@@ -168,12 +172,18 @@ def _check_output(output: str | None) -> None:
         raise UserError(f"--output {output}: give a file in a folder that exists")
 
 
+def _typed(args: Namespace) -> dict[str, Any]:
+    return expand_aliases(overrides(args.set), "--set")
+
+
 def _settings(args: Namespace) -> tuple[RunConfig, Path | None]:
     """The settings to evaluate with, and the folder of the model when it is not the one they name."""
     from rollwise import checkpoint
     from rollwise.assemble import resolve
 
-    typed = expand_aliases(overrides(args.set), "--set")
+    typed = _typed(args)
+    if args.data:
+        typed.pop("task_args", None)  # of the benchmarks, not of what the model was trained on
     here = {"eval": {"prompts": args.prompts or (ALL if args.data else 1000), "samples": args.samples}}
     run = Path(args.model)
     if args.model != "starter" and (run / "config.yaml").is_file():
@@ -206,6 +216,7 @@ def _show(args: Namespace, results: Results, versus: Against | None) -> None:
 def _show_heldout(args: Namespace, settings: RunConfig, found: Found) -> None:
     """The held-out prompts of a run's tasks, as one."""
     from rollwise.evaluate import evaluation
+    from rollwise.events import clean
     from rollwise.reflection import patterns
     from rollwise.results.record import passed
 
@@ -217,7 +228,7 @@ def _show_heldout(args: Namespace, settings: RunConfig, found: Found) -> None:
         whole = evaluation(groups, sampling=sampling, samples=samples, patterns=patterns(settings.log.reflection))
         half = passed(groups, sampling, samples, {}).accuracy.half
         out[how] = whole.to_json() | {"half_width": half if math.isfinite(half) else None}
-    print(json.dumps(out, indent=1) if args.json else "\n".join(_lines(out)))
+    print(json.dumps(clean(out), indent=1) if args.json else "\n".join(_lines(out)))
 
 
 def _lines(out: dict[str, Any]) -> list[str]:
@@ -230,14 +241,14 @@ def _lines(out: dict[str, Any]) -> list[str]:
         how = "greedy" if name == "greedy" else f"avg@{entry['samples']}"
         half = "" if entry["half_width"] is None else f" ± {entry['half_width']:.3f}"
         lines.append(
-            f"  {how:<8} accuracy {results['accuracy']:.3f}{half}   "
+            f"  {how:<8} accuracy {decimal(results['accuracy'])}{half}   "
             f"({entry['prompts']} held-out prompts x {entry['samples']}, "
             f"temperature {sampling['temperature']:g}, top-p {sampling['top_p']:g}, "
             f"at most {sampling['max_completion_length']} tokens, seed {out['seed']})"
         )
         each = [k.split("/")[1] for k in results if k.startswith("task/") and k.endswith("/accuracy")]
-        lines += [f"  {'':<8} {task} {results[f'task/{task}/accuracy']:.3f}" for task in each]
+        lines += [f"  {'':<8} {task} {decimal(results[f'task/{task}/accuracy'])}" for task in each]
         if name == "sampled":
-            lines += [f"  {k:<8} {v:.3f}" for k, v in results.items() if k.startswith("pass@")]
+            lines += [f"  {k:<8} {decimal(v)}" for k, v in results.items() if k.startswith("pass@")]
         lines.append(f"  {'':<8} length {results['mean_length']:.1f} tokens, truncated {results['truncated']:.1%}")
     return lines

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rollwise.cli.curating import written
-from rollwise.cli.layers import overrides
+from rollwise.cli.layers import overrides, row_args
 from rollwise.config import RunConfig, expand_aliases
 from rollwise.errors import UserError
 from rollwise.report.tables import Table
@@ -30,7 +30,6 @@ NAMED = 3  # reasons shown of rows that have no grade
 def grade(args: Namespace) -> int:
     """Status 0: every row has its numbers, or the reason why it has none."""
     from rollwise.audit.files import open_file
-    from rollwise.data.columns import parse_map
     from rollwise.data.opening import open_rows
     from rollwise.data.rows import as_json
     from rollwise.starters import bundled
@@ -40,7 +39,7 @@ def grade(args: Namespace) -> int:
     model, folder = _model(args.model)
     starter = bundled(model)
     task = args.task or ("countdown" if starter else "data")
-    file = open_file(args.file, task=task, map=parse_map(args.map), starter=starter)
+    file = open_file(args.file, task=task, args=row_args(args), starter=starter)
     settings = _settings(args, task, model)
     rows = open_rows(args.file)
     if any(COLUMN in rows[i] for i in file.numbers[:100]):

@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from rollwise.config import RunConfig, merge, parse_override, read_yaml
+from rollwise.config import RunConfig, expand_aliases, merge, parse_override, read_yaml
 from rollwise.config.aliases import WIDE, clashes
 from rollwise.errors import UserError
 
@@ -31,12 +31,40 @@ def layers(args: Namespace) -> list[tuple[str, dict[str, Any]]]:
     given = {name: getattr(args, name) for name in FLAGS}
     flags = {name: _value(name, text) for name, text in given.items() if text is not None}
     typed = overrides(args.set)
+    given_rows = _rows(args)
     if args.recipe is None:
         own_budget = MAIN_BUDGET if "budget" not in typed else {}
         first = ("main job", merge(MAIN_JOB, own_budget))
     else:
         first = (args.recipe, read_yaml(Path(args.recipe)))
+    if given_rows:
+        flags["task_args"] = given_rows
+        if "data" in given_rows and not any("task" in tree for tree in (typed, flags)):
+            if args.recipe is None or "task" not in first[1]:
+                flags["task"] = "data"
     return [first, ("--set", typed), ("command line", flags)]
+
+
+def row_args(args: Namespace) -> dict[str, Any]:
+    """How the rows of files named by flags are read: `--set task_args.*`, and `--map` over it."""
+    from rollwise.data.columns import parse_map
+
+    own = dict(expand_aliases(overrides(args.set), "--set").get("task_args") or {})
+    columns = parse_map(args.map)
+    return {**own, "map": {**(own.get("map") or {}), **columns}} if columns else own
+
+
+def _rows(args: Namespace) -> dict[str, Any]:
+    """The task settings that `train --data` and `--map` are short for."""
+    from rollwise.data.columns import parse_map
+
+    files, columns = getattr(args, "train_data", None), getattr(args, "train_map", None)
+    out: dict[str, Any] = {}
+    if files:
+        out["data"] = files[0] if len(files) == 1 else files
+    if columns:
+        out["map"] = parse_map(columns)
+    return out
 
 
 def _value(name: str, text: str) -> Any:

@@ -6,10 +6,11 @@ Exit status: 0 done, 1 the run failed, 2 something the user can put right (one l
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from rollwise import __version__
 from rollwise.cli import data_flags
@@ -18,6 +19,13 @@ from rollwise.errors import UserError
 
 class _Parser(argparse.ArgumentParser):
     """Errors as one line, like every other."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As ever; what is left over is quoted, so that a value with blanks in it is one."""
+        found, extra = self.parse_known_args(args, namespace)
+        if extra:
+            self.error(f"unrecognized arguments: {shlex.join(extra)}")
+        return found
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message} (see `{self.prog} --help`)")
@@ -61,6 +69,22 @@ def parser() -> argparse.ArgumentParser:
     train.set_defaults(module="training", handler="train")
     train.add_argument("recipe", nargs="?", metavar="RECIPE.yaml", help="settings of the run")
     _settings(train)
+    train.add_argument(
+        "--data",
+        action="append",
+        default=[],
+        dest="train_data",
+        metavar="DATA",
+        help="short for --set task_args.data=...; the task is then `data`, unless one is named",
+    )
+    train.add_argument(
+        "--map",
+        action="append",
+        default=[],
+        dest="train_map",
+        metavar="PART=COLUMN",
+        help="short for --set task_args.map.PART=COLUMN: a column by hand, as prompt=problem",
+    )
     train.add_argument("--quiet", action="store_true", help="no progress, no summary")
     train.add_argument(
         "--shared",
@@ -101,14 +125,20 @@ def parser() -> argparse.ArgumentParser:
         metavar="[NAME=]VERIFIER",
         help="judges the rows of --data, all or those of NAME (default: the one that the rows name)",
     )
-    evaluate.add_argument("--template", choices=["auto", "instruct", "base", "none"], default="auto", help="of --data")
+    evaluate.add_argument("--template", choices=["auto", "instruct", "base", "none"], help="of --data (default auto)")
     evaluate.add_argument("--prompts", type=_positive, help="at most so many (default: 1000 held out, all of --data)")
     evaluate.add_argument("--samples", type=_positive, default=8, help="completions per prompt (default 8)")
     evaluate.add_argument("--temperature", type=_temperature, default=1.0, help="of the samples (default 1)")
     evaluate.add_argument("--top-p", type=_share, default=1.0, help="nucleus mass of the samples (default 1)")
     evaluate.add_argument("--seed", type=int, default=0, help="of the samples (default 0)")
     evaluate.add_argument("--no-greedy", action="store_true", help="leave the greedy pass out")
-    evaluate.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any other setting")
+    evaluate.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="any other setting; task_args.bad_rows=skip and the like are for --data where it is given",
+    )
     evaluate.add_argument("--json", action="store_true", help="print JSON")
     evaluate.add_argument("--output", metavar="FILE.json", help="write the results, prompt by prompt")
     evaluate.add_argument("--baseline", metavar="FILE.json", help="compare with results of --output: differences, AES")

@@ -175,7 +175,7 @@ def choose(found: Census, given: Mapping[str, str], where: str, *, code: bool) -
     if prompt is None:
         raise UserError(
             f"{where}: no column for the prompt ({', '.join(PROMPT[:8])} and the like); {_has(found)}; "
-            "give task_args.map.prompt"
+            "give task_args.map.prompt=COLUMN"
         )
     gold: str | None = given.get("gold")
     if gold is None and not code:
@@ -183,7 +183,7 @@ def choose(found: Census, given: Mapping[str, str], where: str, *, code: bool) -
         if gold is None:
             raise UserError(
                 f"{where}: no column for the gold answer ({', '.join(GOLD[:6])} and the like); {_has(found)}; "
-                "give task_args.map.gold"
+                "give task_args.map.gold=COLUMN"
             )
     elif gold is not None and not _present(found, gold):
         raise UserError(f"{where}: task_args.map gives gold <- {gold}, and no row has it; {_has(found)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +62,8 @@ def make_task(name: str, args: Mapping[str, Any], *, starter: bool) -> Task:
     if name not in TASKS:
         raise UserError(f"unknown task '{name}'; {nearest(name, TASKS)}")
     entry = TASKS[name]
+    if "data" in args and not any(f.name == "data" for f in dataclasses.fields(entry.args)):
+        raise UserError(f"task_args.data: task {name} makes up its questions; for the rows of a file set task=data")
     return entry.make(read_args(entry.args, args), starter=starter)
 
 

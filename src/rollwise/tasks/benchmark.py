@@ -9,9 +9,10 @@ from pathlib import Path
 
 from rollwise.config.tasks import NAME
 from rollwise.data import hub_name, load_examples, open_rows
+from rollwise.data.wording import in_flags
 from rollwise.errors import UserError
 from rollwise.tasks.base import PromptSource, Task
-from rollwise.tasks.data import DataArgs, DataTask, RowPrompts
+from rollwise.tasks.data import DataArgs, DataTask, RowPrompts, reading_of, verifiers_of
 from rollwise.tasks.phrasing import speaks_for_itself
 
 PLAIN_STEMS = re.compile(r"(test|train|validation|valid|val|dev|data|rows|example)([-_.].*)?", re.I)
@@ -23,12 +24,12 @@ class Benchmark(DataTask):
     def __init__(self, args: DataArgs, *, name: str) -> None:
         assert isinstance(args.data, str)
         self.name, self.args = name, args
-        reading = dataclasses.replace(self._reading(args.verifier), split=args.split or _test_split(args.data))
+        reading = dataclasses.replace(reading_of(args, args.verifier), split=args.split or _test_split(args.data))
         examples = load_examples(args.data, reading)
         self.plain = speaks_for_itself(examples)
         self.train: PromptSource = RowPrompts(self, examples, range(len(examples)), "heldout")
         self.heldout = self.train
-        self._verifiers = self._made(sorted(examples.verifiers), reading.verifier)
+        self._verifiers = verifiers_of(args, sorted(examples.verifiers), reading.verifier)
         self.notes = (*examples.notes, *(n for v in self._verifiers.values() for n in getattr(v, "notes", ())))
 
 
@@ -67,6 +68,5 @@ def load_benchmarks(sources: Mapping[str, DataArgs]) -> dict[str, Task]:
         try:
             out[name] = Benchmark(args, name=name)
         except UserError as error:
-            words = str(error).replace("task_args.map.", "--map ").replace("task_args.verifier", "--verifier")
-            raise UserError(f"--data {name}: {words}") from None
+            raise UserError(f"--data {name}: {in_flags(str(error))}") from None
     return out

@@ -52,6 +52,26 @@ class DataArgs:
     bad_rows: Literal["error", "skip"] = key("error", "rows without prompt or gold: end with an error, or leave out")
 
 
+def reading_of(args: DataArgs, verifier: str | None) -> Reading:
+    """How the settings say that rows are read, all judged by `verifier` where it is one. Raises UserError."""
+    if verifier is not None and verifier not in verifier_names():
+        raise wrong("verifier", verifier, f"a verifier; {nearest(verifier, verifier_names())}")
+    checked_map(args.map, "task_args.map.")
+    return Reading(map=args.map, verifier=verifier, split=args.split, limit=args.limit, bad_rows=args.bad_rows)
+
+
+def verifiers_of(args: DataArgs, names: Sequence[str], fixed: str | None) -> dict[str, Verifier]:
+    """The verifiers of those names with their settings; `fixed` is the one of all rows, if any. Raises UserError."""
+    given = args.verifier_args
+    by_name: dict[str, Any] = {fixed: given} if fixed is not None and given else given
+    for name, settings in by_name.items():
+        if name not in names:
+            raise wrong(f"verifier_args.{name}", settings, f"by verifier of these rows: {', '.join(names)}")
+        if not isinstance(settings, dict):
+            raise wrong(f"verifier_args.{name}", settings, "a mapping of that verifier's settings")
+    return {name: make_verifier(name, by_name.get(name)) for name in names}
+
+
 class RowPrompts:
     """Prompts of some of the examples of a source, in its order."""
 
@@ -88,7 +108,7 @@ class DataTask:
         if verifier is not None and args.verifier not in (None, verifier):
             raise wrong("verifier", args.verifier, f"null or {verifier} with task {name}; task data takes any")
         self.args = args
-        reading = self._reading(verifier or args.verifier)
+        reading = reading_of(args, verifier or args.verifier)
         examples = load_examples(args.data, reading)
         self.plain = speaks_for_itself(examples)
         heldout, apart = self._heldout(reading)
@@ -106,25 +126,8 @@ class DataTask:
             raise UserError(f"{examples.name}: no row falls into the held-out eighth; give more rows or heldout_data")
         self.train: PromptSource = RowPrompts(self, examples, train, "train")
         self.heldout: PromptSource = RowPrompts(self, heldout, apart, "heldout")
-        self._verifiers = self._made(sorted({*examples.verifiers, *heldout.verifiers}), reading.verifier)
+        self._verifiers = verifiers_of(args, sorted({*examples.verifiers, *heldout.verifiers}), reading.verifier)
         self.notes += tuple(note for v in self._verifiers.values() for note in getattr(v, "notes", ()))
-
-    def _reading(self, verifier: str | None) -> Reading:
-        args = self.args
-        if verifier is not None and verifier not in verifier_names():
-            raise wrong("verifier", verifier, f"a verifier; {nearest(verifier, verifier_names())}")
-        checked_map(args.map, "task_args.map.")
-        return Reading(map=args.map, verifier=verifier, split=args.split, limit=args.limit, bad_rows=args.bad_rows)
-
-    def _made(self, names: Sequence[str], fixed: str | None) -> dict[str, Verifier]:
-        given = self.args.verifier_args
-        by_name: dict[str, Any] = {fixed: given} if fixed is not None and given else given
-        for name, settings in by_name.items():
-            if name not in names:
-                raise wrong(f"verifier_args.{name}", settings, f"by verifier of these rows: {', '.join(names)}")
-            if not isinstance(settings, dict):
-                raise wrong(f"verifier_args.{name}", settings, "a mapping of that verifier's settings")
-        return {name: make_verifier(name, by_name.get(name)) for name in names}
 
     def _heldout(self, reading: Reading) -> tuple[Examples | None, Sequence[int]]:
         args = self.args
