@@ -2,7 +2,7 @@
 
 A letter may stand as `C`, `(C)`, `C.`, `\\text{C}`, `Option C` or `C: the option's text`, in a box, behind "answer is"
 or alone on the last line. Where the row holds its options (`meta["options"]` or `["choices"]`), the text of an option
-stands for its letter; a letter with the text or the value of something else is wrong. The gold is a letter, a set of
+stands for its letter; a letter with the text or the value of anything but that option is wrong (a reason may follow). The gold is a letter, a set of
 letters, the place of the option counted from 0, or an option's text.
 """
 
@@ -15,17 +15,24 @@ from typing import Any
 
 from rollwise.records import StopReason, Verdict, VerdictKind
 from rollwise.verify.exact import invalid, judged
+from rollwise.verify.extract import MARKS as ANSWER_MARKS
 from rollwise.verify.extract import WINDOW, final_answer
-from rollwise.verify.latex import plain
-from rollwise.verify.mathematics import compare, read_gold
-from rollwise.verify.reader import words_of
+from rollwise.verify.mathematics import compare, read_gold, squeeze
 from rollwise.verify.scoring import Completion, infra_error
+from rollwise.verify.standing import glued
 
 LETTERS = "ABCDEFGHIJ"
 MAX_ANSWER = 1024  # characters: an option's text may be a sentence
+MARKS = (*ANSWER_MARKS, "option is", "choice is", "option:", "choice:")
 LABELLED = re.compile(r"\s*\(?([A-Ja-j])\s*[).:．、]\s*", re.ASCII)
+BEFORE_TEXT = re.compile(r"\s*\(?([A-J])\)?(?:\s*[).:．、,]\s*|\s+[-–—]\s+|\s*(?=\()|\s+(?=(?i:because|since|as|is)\b))(.*)", re.DOTALL)
+WRAPPED_LABEL = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\{\s*(\(?[A-J]\)?[.:)]?\s*)\}")
+REASONED = re.compile(r"(?i)(?:because|since|as)\b|(?:is|would be)(?: the)? (?:correct|right|best|true)(?: (?:answer|option|choice|one))?$")
+OTHER_LABEL = re.compile(r"^\W*[A-J]{1,10}\W*$|\b[B-HJ]\s*[).:]|\b(?:or|and)\b[^.]*\b[A-J]\b")
 LEADING = re.compile(r"(?i)(?:the\s+)?(?:correct\s+)?(?:option|choice|answer)\s*:?\s+")
 WRAPPERS = ("\\text", "\\textbf", "\\mathrm", "\\mathbf", "\\mbox")
+WORDS = re.compile(r"[A-Za-z]{2,}")
+SHORTEST = 3  # words of a sentence that is no option's text
 SEPARATORS = re.compile(r"(?:[\s,;&/]|\band\b)+")
 
 
@@ -53,13 +60,15 @@ def _verdict(c: Completion) -> Verdict:
     gold = gold_letters(c.prompt.answer, options)
     if gold is None:
         return infra_error(f"gold: {str(c.prompt.answer)[:60]!r} is not a letter from A to J or an option")
-    found = final_answer(c.text, c.stop)
+    found = final_answer(c.text, c.stop, MARKS, whole_line=True)
     text = found.text
+    if found.line and text is not None and BEFORE_TEXT.fullmatch(_bare(found.line)):
+        text = found.line  # C. Rome
     if found.void:
         return judged(False, found.reason)
     if text is None and found.reason == "no final answer" and c.stop is not StopReason.length:
-        text = c.text[-WINDOW:].rstrip().rpartition("\n")[2]  # the last line, if it is a letter and nothing else
-        if len(text) > 12:
+        before, _, text = c.text[-WINDOW:].rstrip().rpartition("\n")  # the last line, if it is a letter
+        if len(text) > 12 or glued(before, ""):
             text = None
     if text is None:
         return invalid(found.reason)
@@ -107,28 +116,47 @@ def letters(text: str, options: Mapping[str, str]) -> frozenset[str] | None:
     named = [k for k, v in options.items() if v and flat(_bare(v)) == flat(bare)]
     if len(named) == 1:
         return frozenset(named)
-    label = LABELLED.match(text.strip()) or LABELLED.match(bare)
-    if label:
-        letter, rest = label.group(1).upper(), (text.strip() if LABELLED.match(text.strip()) else bare)[label.end() :]
-        if not rest.strip("). }"):
-            return _known([letter], options)
-        if len(rest.strip()) > 2 and not LABELLED.match(rest.lstrip(" ,;&")):
-            return _known([letter], options) if _agrees(letter, rest, options) else frozenset()
     parts = [p.strip("()[]. ") for p in SEPARATORS.split(bare) if p]
     if len(parts) == 1 and 1 < len(parts[0]) <= len(LETTERS) and parts[0].isupper() and set(parts[0]) <= set(LETTERS):
         parts = list(parts[0]) if len(set(parts[0])) == len(parts[0]) else parts
-    return _known([p.upper() for p in parts], options) if all(len(p) == 1 for p in parts) else None
+    if all(len(p) == 1 and p.isalpha() for p in parts):
+        return _known([p.upper() for p in parts], options)
+    raw = WRAPPED_LABEL.sub(r"\1", text.strip()).replace("~", " ").replace("\\ ", " ").replace("**", "")
+    label = BEFORE_TEXT.fullmatch(raw) or BEFORE_TEXT.fullmatch(bare)
+    if label is None:
+        lower = LABELLED.match(bare)
+        if lower is None:
+            return None
+        letter, rest = lower[1].upper(), bare[lower.end() :]
+    else:
+        letter, rest = label[1], label[2]
+    if not rest.strip("). }*"):
+        return _known([letter], options)
+    if _known([letter], options) is None:
+        return None
+    return frozenset([letter]) if _agrees(letter, rest, options) else frozenset()
 
 
 def _agrees(letter: str, rest: str, options: Mapping[str, str]) -> bool:
-    """Whether the text behind a letter may be that option's: not another option's, and no other value."""
-    if letter not in options:
+    """Whether the text behind a letter is that option's, in words or by value, or a reason: no other option's."""
+    if REASONED.match(rest.strip(" .*")):
         return True
-    same = [k for k, v in options.items() if flat(_bare(v)) == flat(rest)]
+    if letter not in options:
+        return not OTHER_LABEL.search(rest)
+    same = [k for k, v in options.items() if _alike(v) == _alike(rest)]
     if same:
         return letter in same
-    verdict = compare(read_gold(options[letter]), rest)
-    return not isinstance(verdict, Verdict) or verdict.kind is not VerdictKind.wrong or bool(words_of(plain(rest)))
+    verdict = compare(read_gold(options[letter]), rest.strip("() "))
+    if isinstance(verdict, Verdict) and verdict.kind is VerdictKind.correct:
+        return True
+    others = [_alike(v) for k, v in options.items() if k != letter and v]
+    sentence = len(WORDS.findall(rest)) > len(WORDS.findall(options[letter])) + 2 and len(WORDS.findall(rest)) > SHORTEST
+    return sentence and "\\" not in rest and not OTHER_LABEL.search(rest) and not _alike(rest).startswith(tuple(others))
+
+
+def _alike(text: str) -> str:
+    """A text for comparing: folded, without the wrappers, quotation marks and brackets round it."""
+    return flat(squeeze(_bare(text)) if "\\" in text else _bare(text)).strip(" .,;:!()*'\"")
 
 
 def _known(named: Sequence[str], options: Mapping[str, str]) -> frozenset[str] | None:
@@ -138,7 +166,7 @@ def _known(named: Sequence[str], options: Mapping[str, str]) -> frozenset[str] |
 
 def _bare(text: str) -> str:
     """The text without wrappers and the words before a letter."""
-    out = text.strip().strip("*$").strip()
+    out = text.strip().replace("**", "").strip("*$").strip()
     for wrapper in WRAPPERS:
         out = out.replace(wrapper + "{", "{")
     out = out.replace("{", " ").replace("}", " ").replace("~", " ").strip().rstrip(".").strip()

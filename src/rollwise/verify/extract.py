@@ -53,9 +53,15 @@ DENIED = Found(None, "the answer is denied", void=True)
 
 
 def final_answer(
-    text: str, stop: StopReason = StopReason.eos, marks: tuple[str, ...] = MARKS, *, solution: bool = False
+    text: str,
+    stop: StopReason = StopReason.eos,
+    marks: tuple[str, ...] = MARKS,
+    *,
+    solution: bool = False,
+    whole_line: bool = False,
 ) -> Found:
-    """The final answer of a completion; `solution`: of a gold's worked solution, where nothing takes an answer back."""
+    """The final answer of a completion. `solution`: of a gold's worked solution, where nothing takes an answer back.
+    `whole_line`: the caller judges what stands behind the answer on its line, as in `C. Rome`."""
     segment, closed, reason = _segment(text)
     if segment is None:
         return Found(None, reason)
@@ -69,7 +75,7 @@ def final_answer(
         if not solution and (reason := _taken_back(tail, boxes, marks)):
             return Found(None, reason, boxed=True, void=True)
         return _of_boxes(tail, boxes)
-    marked = _marked(tail, marks, cut=cut)
+    marked = _marked(tail, marks, cut=cut, whole_line=whole_line)
     if marked is not None:
         return marked
     line = tail.strip()
@@ -188,7 +194,7 @@ def _taken_back(text: str, boxes: list[tuple[int, int, int]], marks: tuple[str, 
     return ""
 
 
-def _marked(text: str, marks: tuple[str, ...], *, cut: bool) -> Found | None:
+def _marked(text: str, marks: tuple[str, ...], *, cut: bool, whole_line: bool = False) -> Found | None:
     lower = text.lower()
     if len(lower) != len(text):  # a few letters change length in lower case
         lower = "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
@@ -205,7 +211,7 @@ def _marked(text: str, marks: tuple[str, ...], *, cut: bool) -> Found | None:
     answer = first.strip().replace("**.", ".").strip("*").strip()
     if not answer:
         return Found(None, "no final answer")
-    if withdrawn(f"{line[len(first) :]}\n{below}"):
+    if withdrawn(f"{line[len(first) :]}\n{below}", bare=not whole_line) or withdrawn(below):
         return SEVERAL
     return Found(answer, line=line.strip())
 
