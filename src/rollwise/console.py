@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,6 +49,7 @@ class State:
     seconds: float = 0.0
     accuracy: float = math.nan
     accuracy_step: int = 0
+    accuracy_shown: str = "-"
     first_accuracy: float = math.nan
     task_accuracy: dict[str, float] = field(default_factory=dict)  # where there are several data sets
     saved: float = 0.0  # rollouts, estimated, of the steps seen
@@ -79,6 +81,7 @@ class State:
             for name, value in results.items()
             if name.startswith("task/") and name.endswith("/accuracy")
         }
+        self.accuracy_shown = "- (none judged)" if results.get("infra_error") == 1 else decimal(self.accuracy)
         self.accuracy_step = whole(event.get("step"))
         if not math.isfinite(self.first_accuracy):
             self.first_accuracy = self.accuracy
@@ -121,8 +124,10 @@ class State:
         return f"{count(near[1])} of {count(near[2])} {near[0]}"
 
     def dead_text(self) -> str:
-        right, wrong = self.metric("dead/all_right"), self.metric("dead/all_wrong")
-        return f"no signal {share(right + wrong, 0)} (all right {share(right, 0)}, all wrong {share(wrong, 0)})"
+        names = {"all right": "dead/all_right", "all wrong": "dead/all_wrong", "none judged": "dead/unjudged"}
+        kinds = {k: m for k, name in names.items() if (m := self.metric(name)) > 0 or k != "none judged"}
+        of = ", ".join(f"{name} {share(part, 0)}" for name, part in kinds.items())
+        return f"no signal {share(sum(kinds.values()), 0)} ({of})"
 
     def replay_text(self) -> str:
         """Empty where nothing is replayed."""
@@ -171,7 +176,7 @@ class State:
 
     def accuracy_text(self) -> str:
         if not math.isfinite(self.accuracy):
-            return "held-out accuracy -"
+            return f"held-out accuracy {self.accuracy_shown}"
         since = f"step {self.accuracy_step}; first {decimal(self.first_accuracy)}"
         return f"held-out accuracy {decimal(self.accuracy)} ({since})"
 
@@ -191,6 +196,8 @@ class Console:
 
     def evaluated(self, event: Mapping[str, Any]) -> None:
         self.state.judge(event)
+        if event.get("note"):
+            self.note(f"step {whole(event.get('step'))}, evaluation: {event['note']}")
 
     def note(self, text: str) -> None:
         """A line that stays on the screen."""
@@ -242,7 +249,7 @@ class PlainConsole(Console):
         tasks = self.state.tasks_text()
         rest = [f"{clean(k, 40)} {decimal(v)}" for k, v in results.items() if k.startswith("pass@")]
         where = f"step {whole(event.get('step'))}, {count(event.get('rollouts'))} rollouts"
-        accuracy = f"evaluation at {where}: held-out accuracy {decimal(self.state.accuracy)}"
+        accuracy = f"evaluation at {where}: held-out accuracy {self.state.accuracy_shown}"
         accuracy += f" ({tasks})" if tasks else ""
         self._line(", ".join([accuracy, *rest]))
 
@@ -358,8 +365,6 @@ def open_console(quiet: bool = False, stream: TextIO | None = None) -> Console:
 
 
 def _capable() -> bool:
-    import os
-
     return os.environ.get("TERM", "") not in ("", "dumb")
 
 

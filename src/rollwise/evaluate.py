@@ -82,18 +82,26 @@ def evaluation(
 
 
 def summarise(groups: Sequence[Group], samples: int) -> dict[str, float]:
-    """accuracy (avg@n), reward, pass@k for k = 1, 2, 4, ... up to n, lengths in tokens, truncated share."""
+    """accuracy (avg@n), reward, pass@k for k = 1, 2, 4, ... up to n, lengths in tokens, truncated share.
+
+    Accuracy, reward and pass@k are of what has a verdict, and NaN where nothing has: that no answer was judged does not
+    make them wrong.
+    """
     members = [r for g in groups for r in g.rollouts]
     scored = [[r for r in g.rollouts if r.scored] for g in groups]
     results = {
-        "accuracy": mean([mean([float(r.correct) for r in s]) for s in scored if s]),
-        "reward": mean([r.reward for s in scored for r in s]),
+        "accuracy": _known([mean([float(r.correct) for r in s]) for s in scored if s]),
+        "reward": _known([r.reward for s in scored for r in s]),
     }
     k = 1
     while k <= samples:
-        results[f"pass@{k}"] = mean([pass_at_k(len(s), sum(r.correct for r in s), k) for s in scored if len(s) >= k])
+        results[f"pass@{k}"] = _known([pass_at_k(len(s), sum(r.correct for r in s), k) for s in scored if len(s) >= k])
         k *= 2
     results["mean_length"] = mean([float(r.length) for r in members])
     results["truncated"] = mean([float(r.stop is StopReason.length) for r in members])
     results["infra_error"] = mean([float(not r.scored) for r in members])
     return results
+
+
+def _known(values: Sequence[float]) -> float:
+    return mean(values) if values else math.nan

@@ -21,7 +21,7 @@ from rollwise.evaluate import Evaluation
 from rollwise.guard import Alarm, Guard
 from rollwise.learner.learner import Learned, Learner
 from rollwise.ledger import Ledger, key
-from rollwise.metrics import of_batch, of_groups, of_tasks
+from rollwise.metrics import of_batch, of_groups, of_tasks, unjudged
 from rollwise.records import Batch, Credit, Group, Outcome, Placed, Request, Role, Row, StepRecord
 from rollwise.reflection import Patterns, reflection
 from rollwise.replay.base import Replay
@@ -151,7 +151,7 @@ class Loop:
         }
         broken = learned.stop or ("" if math.isfinite(metrics["entropy"]) else NOT_FINITE)
         alarm = self.guard.observe(metrics, idle=learned.idle) if fresh else Alarm()
-        notes = tuple(n for n in (settled.note, broken, turn.note if turn else "", *alarm.notes) if n)
+        notes = tuple(n for n in (settled.note, broken, unjudged(fresh), turn.note if turn else "", *alarm.notes) if n)
         record = StepRecord(
             step=self.step, updates=self.learner.updates, ledger=self.ledger.to_json(), metrics=metrics, notes=notes
         )
@@ -233,6 +233,7 @@ class Loop:
                 "rollouts": self.ledger.generated.rollouts,
                 "tokens": self.ledger.generated.tokens,
                 "on": on,
+                **({"note": note} if (note := unjudged(result.groups)) else {}),
                 **result.to_json(),
             }
         )

@@ -25,7 +25,8 @@ def asked(groups: Sequence[Group]) -> list[Group]:
 
 def of_groups(groups: Sequence[Group]) -> dict[str, float]:
     """Of the fresh groups of a step, before replay. reward, accuracy, completions/*, verifier/infra_error and entropy
-    are over all rollouts generated in it. reward_std, frac_reward_zero_std, dead/* and informative* are over the groups
+    are over all rollouts generated in it; reward and accuracy over those with a verdict, NaN where none has one.
+    reward_std, frac_reward_zero_std, dead/* and informative* are over the groups
     `asked` in it; 0 where there are none.
 
     These speak of reward variance whatever estimates the advantages: REINFORCE++ and a critic
@@ -41,12 +42,13 @@ def of_groups(groups: Sequence[Group]) -> dict[str, float]:
     dead = [g for g in first if not g.informative]
     tokens = sum(r.length for r in members)
     return {
-        "reward": mean([r.reward for r in scored]),
+        "reward": mean([r.reward for r in scored]) if scored or not members else math.nan,
         "reward_std": mean([_std(g.scored_rewards()) for g in first]),
-        "accuracy": mean([float(r.correct) for r in scored]),
+        "accuracy": mean([float(r.correct) for r in scored]) if scored or not members else math.nan,
         "frac_reward_zero_std": _share(len(dead), len(first)),
         "dead/all_right": _share(sum(g.pass_rate == 1 for g in dead), len(first)),
-        "dead/all_wrong": _share(sum(g.pass_rate != 1 for g in dead), len(first)),
+        "dead/all_wrong": _share(sum(g.pass_rate < 1 for g in dead), len(first)),
+        "dead/unjudged": _share(sum(math.isnan(g.pass_rate) for g in dead), len(first)),
         "informative": _share(len(first) - len(dead), len(first)),
         "informative_accuracy": _share(sum(0 < g.pass_rate < 1 for g in first), len(first)),
         "completions/mean_length": mean([float(r.length) for r in members]),
@@ -70,6 +72,20 @@ def of_tasks(groups: Sequence[Group], tasks: Sequence[str]) -> dict[str, float]:
         of["tokens"] = float(sum(g.tokens for g in own))
         out |= {f"task/{task}/{name}": of[name] for name in PER_TASK}
     return out
+
+
+UNJUDGED = 0.1  # share of the rollouts without a verdict from which a step says so
+
+
+def unjudged(groups: Sequence[Group]) -> str:
+    """How many rollouts have no verdict, and the first reason; empty below a share of UNJUDGED."""
+    members = [r for g in groups for r in g.rollouts]
+    without = [r for r in members if not r.scored]
+    if not without or len(without) < UNJUDGED * len(members):
+        return ""
+    detail = without[0].verdict.detail if without[0].verdict else ""
+    told = f"verifier gave no verdict for {len(without):,} of {len(members):,} rollouts"
+    return f"{told}: {detail}" if detail else told
 
 
 def of_batch(placed: Sequence[Placed], batch: Batch, wanted: int) -> dict[str, float]:

@@ -66,13 +66,15 @@ def reflection_figures(groups: Sequence[Family]) -> str:
 
 
 def dead_figures(groups: Sequence[Family]) -> str:
-    """All-right and all-wrong groups stacked, one chart for each setting."""
+    """All-right, all-wrong and unjudged groups stacked, one chart for each setting."""
     out = []
     for i, family in enumerate(groups):
         layers = [
             metric_line(family, "dead/all_right", "all right", 2),
             metric_line(family, "dead/all_wrong", "all wrong", 1),
         ]
+        if ever(family, "dead/unjudged"):
+            layers.append(metric_line(family, "dead/unjudged", "none judged", 3))
         title = f"{family.label}: groups without signal"
         chart = area_chart(f"dead-{i}", title, layers, STEP, Axis(label="share of fresh groups", low=0.0, high=1.0))
         out.append(figure(title, chart, [(layer.label, layer.style) for layer in layers], filled=True))

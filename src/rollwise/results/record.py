@@ -71,7 +71,14 @@ class Results:
         """As it is written: numbers that do not exist are null."""
         listed: dict[str, Any] = {}
         for b in self.benchmarks:
-            passes = {how: {**_accuracy(p.accuracy), **dataclasses.asdict(p)} for how, p in b.passes.items()}
+            passes = {
+                how: {
+                    **_accuracy(p.accuracy),
+                    **dataclasses.asdict(p),
+                    "results": {k: _number(v) for k, v in p.results.items()},
+                }
+                for how, p in b.passes.items()
+            }
             listed[b.name] = {"data": b.data, **passes}
         return {
             "schema": SCHEMA,
@@ -169,7 +176,7 @@ def _benchmark(name: str, entry: dict[str, Any]) -> Benchmark:
         how: Pass(
             samples=int(entry[how]["samples"]),
             sampling=dict(entry[how]["sampling"]),
-            results={str(k): float(v) for k, v in entry[how]["results"].items()},
+            results={str(k): math.nan if v is None else float(v) for k, v in entry[how]["results"].items()},
             each=tuple(
                 Each(uid=e["uid"], correct=int(e["correct"]), scored=int(e["scored"]), lengths=tuple(e["lengths"]))
                 for e in entry[how]["each"]
