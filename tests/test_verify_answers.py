@@ -169,7 +169,11 @@ def test_ten_options_and_several_right_ones() -> None:
         ("Western blot", "It is a Western blot", "wrong"),
         ("Western blot", "<answer>Eastern blot</answer>", "wrong"),
         ("Western blot", "<answer>Western blot", "invalid"),
-        ("①②③", "<answer>123</answer>", "correct"),  # compatibility form
+        ("①②③", "<answer>①②③</answer>", "correct"),
+        ("①②③", "<answer>123</answer>", "wrong"),
+        ("102", "<answer>10²</answer>", "wrong"),
+        ("x2", "x²", "wrong"),
+        ("Paris", "The answer is Paris. Or London.", "wrong"),
         ("3―4―1", "<answer>3―4―1</answer>", "correct"),
         ("caf\u00e9", "<answer>cafe\u0301</answer>", "correct"),
         ("Ｆｕｌｌ", "<answer>full</answer>", "correct"),

@@ -9,7 +9,6 @@ letters, the place of the option counted from 0, or an option's text.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from rollwise.verify.extract import WINDOW, final_answer
 from rollwise.verify.mathematics import compare, read_gold, squeeze
 from rollwise.verify.scoring import Completion, infra_error
 from rollwise.verify.standing import glued
+from rollwise.verify.text import compatible
 
 LETTERS = "ABCDEFGHIJ"
 MAX_ANSWER = 1024  # characters: an option's text may be a sentence
@@ -176,5 +176,5 @@ def _bare(text: str) -> str:
 
 def flat(text: str) -> str:
     """Unicode compatibility form, lower case, single blanks, no dollar signs, no full stop at the end."""
-    plain = unicodedata.normalize("NFKC", text).replace("$", "").casefold()
+    plain = compatible(text).replace("$", "").casefold()
     return " ".join(plain.split()).rstrip(". ")

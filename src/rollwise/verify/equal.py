@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rollwise.verify import algebra
+from rollwise.verify.naming import plain_name, same_name
 from rollwise.verify.reader import Based, Items, Matrix, Reading, Relation, Scalar, Span, Value, Words
 from rollwise.verify.units import differ
 
@@ -82,7 +83,7 @@ def _ratio(pair: Items, value: Scalar) -> Tri:
 def _single(value: Value) -> Value:
     """Braces or a list round one value count for nothing."""
     if isinstance(value, Items) and value.kind in ("list", "set", "union") and len(value.items) == 1:
-        return value.items[0]
+        return value if value.items[0] == Items("set", ()) else value.items[0]
     return value
 
 
@@ -100,11 +101,16 @@ def _letters(value: Value) -> str:
 
 
 def _bases(gold: Value, answer: Value) -> Tri:
-    """The digits must agree, and the base where both name one: a question that asks for base 5 may leave it out."""
+    """The digits must agree, and the base where both name one: a question that asks for base 5 may leave it out. An
+    answer in a base, where the gold has none, is its value."""
     if isinstance(gold, Based) and isinstance(answer, Based):
         return gold == answer
     based, other = (gold, answer) if isinstance(gold, Based) else (answer, gold)
     assert isinstance(based, Based)
+    if based is answer:
+        if not 2 <= based.base <= 10 or any(int(d) >= based.base for d in based.digits):
+            return False
+        return isinstance(other, Scalar) and algebra.rational(other.value) == int(based.digits, based.base)
     return isinstance(other, Scalar) and algebra.rational(other.value) == int(based.digits)
 
 
@@ -114,7 +120,7 @@ def _relations(gold: Value, answer: Value) -> Tri:
             return False
         solved = bool(gold.name) and _constant(gold.right)
         if gold.name and answer.name:
-            return _same_name(gold.name, answer.name) and equal(gold.right, answer.right)
+            return same_name(gold.name, answer.name) and equal(gold.right, answer.right)
         if solved and not answer.name:
             return False
         return _proportional(gold, answer)
@@ -122,15 +128,10 @@ def _relations(gold: Value, answer: Value) -> Tri:
     assert isinstance(relation, Relation)
     if relation.sign != "=":
         return False
-    if not relation.name:  # 1/2 = 0.5 as an answer: both sides must be the gold
+    if not relation.name or (relation is answer and not plain_name(relation.name)):  # 1/2 = 0.5 as an answer: both sides must be the gold
         both = (relation.left, relation.right)
-        return False if relation is gold else _all(equal(other, side) for side in both)
+        return relation is not gold and all(equal(other, side) is True for side in both)
     return equal(relation.right, other) if relation is gold else equal(other, relation.right)
-
-
-def _same_name(a: str, b: str) -> bool:
-    """f(x) is f, the argument may be left out, and may be called y."""
-    return a.split("(")[0] == b.split("(")[0] or ("(" in a and b == "y") or (a == "y" and "(" in b)
 
 
 def _constant(value: Value) -> bool:
@@ -157,6 +158,8 @@ def _items(gold: Items, answer: Items) -> Tri:
     loose = {"list", "set", "union"}
     if gold.kind != answer.kind and not (gold.kind in loose and answer.kind in loose):
         return False
+    if _joined(gold) != _joined(answer) and "and" in (_joined(gold), _joined(answer)):
+        return False
     if gold.kind == "set" or answer.kind == "set":  # a set holds each of its members once
         gold_items, answer_items = _distinct(gold.items), _distinct(answer.items)
     else:
@@ -166,6 +169,14 @@ def _items(gold: Items, answer: Items) -> Tri:
     if gold.kind in ("tuple", "pair") or _ordered(gold_items, answer_items):
         return _all(equal(g, a) for g, a in zip(gold_items, answer_items, strict=True))
     return _matching(gold_items, answer_items)
+
+
+def _joined(items: Items) -> str:
+    """How conditions or statements are joined, where it makes them another one: `x<0 and x>1`, `p or q`."""
+    if items.kind == "union":
+        return "or"
+    told = all(isinstance(i, Span) or (isinstance(i, Scalar) and _letters(i)) for i in items.items)
+    return items.joiner if told and len(items.items) > 1 else ""
 
 
 def _ordered(gold: list[Value], answer: list[Value]) -> bool:

@@ -13,7 +13,7 @@ from math import factorial
 from rollwise.verify import algebra
 from rollwise.verify.algebra import Quotient
 from rollwise.verify.functions import MAX_DIGITS, absolute, applied, binomial, decimal, integer, opaque, symbol
-from rollwise.verify.latex import Token, Unreadable, names
+from rollwise.verify.latex import Different, Token, Unreadable, names
 
 FUNCTIONS = names("sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth ln log exp det gcd lcm max min arg")
 NAMED = frozenset("fghEFGOPQ")
@@ -33,6 +33,7 @@ class Expression:
         self.tokens = [t for t in tokens if t.kind != "space"]
         self.at = 0
         self.factorial_limit = factorial_limit
+        self.arguments = 0  # of functions, that are open: only there is a degree no unit
         self.products = 0  # of terms, so far
 
     def parse(self) -> Quotient:
@@ -125,11 +126,14 @@ class Expression:
             if self.is_sign("^"):
                 self.at += 1
                 if self.is_degree():
+                    base = algebra.times(base, symbol("^\\circ")) if self.arguments else base
                     continue
                 base = algebra.power(base, self.exponent())
             elif self.is_sign("!"):
                 self.at += 1
                 base = self.factorial(base)
+            elif self.is_sign("'"):
+                raise Different("a prime")
             else:
                 return base
 
@@ -260,12 +264,27 @@ class Expression:
         return Fraction(0)
 
     def letter(self, name: str) -> Quotient:
-        if name in NAMED and self.is_sign("("):
+        head = name
+        while self.is_sign("'"):
+            self.at += 1
+            name += "'"
+        if head in NAMED and self.inverse():
+            return opaque(name + "^-1", self.group())
+        if head in NAMED and self.is_sign("("):
             return opaque(name, self.group())
         if self.is_sign("_"):
             self.at += 1
             name += "_" + self.subscript()
         return symbol(name)
+
+    def inverse(self) -> bool:
+        """Takes the exponent of f^{-1}(x), which is no power."""
+        texts = [t.text for t in self.tokens[self.at : self.at + 6]]
+        for written in (["^", "{", "-", "1", "}", "("], ["^", "-", "1", "("]):
+            if texts[: len(written)] == written:
+                self.at += len(written) - 1
+                return True
+        return False
 
     def subscript(self) -> str:
         if not self.is_sign("{"):
@@ -293,7 +312,10 @@ class Expression:
             return self.letter("\\" + name)
         if name == "frac":
             top = self.argument()
-            return algebra.over(top, self.argument())
+            value = algebra.over(top, self.argument())
+            if self.kind() == "number" and self.tokens[self.at - 1].text != "}":
+                raise Different("digits behind a fraction")
+            return value
         if name == "sqrt":
             return self.root()
         if name == "binom":
@@ -332,11 +354,18 @@ class Expression:
             elif self.is_sign("^"):
                 self.at += 1
                 outer = self.exponent()
+        self.arguments += 1
         if self.is_sign("(", "{"):
             inside = self.group()
+            if self.is_sign("^") and [t.text for t in self.tokens[self.at + 1 : self.at + 2]] == ["circ"]:
+                self.at += 2
+                inside = algebra.times(inside, symbol("^\\circ"))
         else:
             inside = self.factor()
             while self.starts_factor() and not (self.kind() == "command" and self.peek() in FUNCTIONS):
                 inside = algebra.times(inside, self.factor())
+        self.arguments -= 1
+        if outer is not None and algebra.rational(outer) == -1:  # \sin^{-1} x is arcsin x
+            return applied("arc" + name, base, inside)
         value = applied(name, base, inside)
         return value if outer is None else algebra.power(value, outer)

@@ -165,7 +165,7 @@ def tokens(text: str) -> list[Token]:
                 out.append(Token("command", name))
             else:
                 out.extend(Token("letter", c) for c in piece)
-        elif piece not in ("$", '"', "'", "£", "€"):
+        elif piece not in ("$", '"', "£", "€", "¢"):
             out.append(Token("sign", piece))
     return out
 

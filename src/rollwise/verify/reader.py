@@ -14,6 +14,7 @@ from rollwise.verify import algebra
 from rollwise.verify.algebra import Quotient
 from rollwise.verify.expressions import Expression
 from rollwise.verify.latex import CLOSING, OPENING, Different, Limits, Token, Unreadable, names, tokens
+from rollwise.verify.naming import name_of
 from rollwise.verify.units import trimmed, with_plus, without_unit
 
 
@@ -32,6 +33,7 @@ class Words:
 class Items:
     kind: Literal["list", "set", "tuple", "union", "pair"]  # list: several answers, without braces; pair: 4:30
     items: tuple[Value, ...]
+    joiner: str = ""  # of a list: "and" or "or", where only one of them is written
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +219,8 @@ def _several(found: Sequence[Token], limits: Limits) -> Value:
     items = [value for part in parts for value in _signs(part, limits)]
     if not items:
         raise Unreadable("nothing")
-    return items[0] if len(items) == 1 else Items("list", tuple(items))
+    joiners = {t.text.strip(" ,") for t in found} & JOINERS
+    return items[0] if len(items) == 1 else Items("list", tuple(items), joiners.pop() if len(joiners) == 1 else "")
 
 
 def _signs(found: list[Token], limits: Limits) -> list[Value]:
@@ -262,16 +265,18 @@ def _relation(found: list[Token], limits: Limits) -> Value:
 
 
 def _one_relation(sign: str, left: list[Token], right: list[Token], limits: Limits) -> Value:
-    name = _name(left)
-    if sign == "=" and not name and _name(right):  # 5 = x: turned round
-        name, left, right = _name(right), right, left
+    name = name_of(left)
+    if sign == "=" and not name and name_of(right):  # 5 = x: turned round
+        name, left, right = name_of(right), right, left
+    if sign == "=" and len(name) == 1 and _has(right, name):  # x = 0x: not solved
+        name = ""
     value = _side(right, limits)
     if sign == "in":
         return value
     lhs: Value = Words(_flat(left)) if any(t.kind == "text" for t in left) else _side(left, limits)
     if sign in ("=", "ne"):
         return Relation(sign, lhs, value, name)
-    if not name and _name(right):  # 3 < x: turned round
+    if not name and name_of(right):  # 3 < x: turned round
         flipped = {"<": ">", ">": "<", "le": "ge", "ge": "le"}[sign]
         return _one_relation(flipped, right, left, limits)
     if name and isinstance(value, Scalar):
@@ -282,20 +287,10 @@ def _one_relation(sign: str, left: list[Token], right: list[Token], limits: Limi
     return Relation(sign, lhs, value, "")
 
 
-def _name(found: list[Token]) -> str:
-    """The left side of `x = 5` as a name: a letter with any subscript, f(x), f^{-1}(x), Greek, an angle, words,
-    or capitals in a row such as AB."""
-    kept = [t for t in found if t.kind != "space"]
-    if not kept or kept[0].kind == "number" or (kept[0].kind == "sign"):
-        return ""
-    if any(t.text in "+*/" or t.text in ("frac", "sqrt", "cdot", "times") for t in kept):
-        return ""
-    letters = [t for t in kept if t.kind == "letter"]
-    simple = kept[0].kind in ("text", "command") or len(letters) == 1 or len(kept) == 1
-    called = len(kept) > 1 and kept[0].kind == "letter" and kept[1].text in ("(", "_", "^")
-    capitals = len(letters) == len(kept) and all(t.text.isupper() for t in kept)
-    powered = any(t.text == "^" for t in kept) and "".join(t.text for t in kept[1:5]) not in ("^{-1", "^-1(")
-    return "".join(t.text for t in kept) if (simple or called or capitals) and not powered else ""
+def _has(found: list[Token], name: str) -> bool:
+    """Whether the variable stands among the tokens; `y_0` is another."""
+    behind = [*found[1:], Token("space", " ")]
+    return any(t == Token("letter", name) and b.text not in ("_", "'") for t, b in zip(found, behind, strict=True))
 
 
 def _side(found: list[Token], limits: Limits) -> Value:
@@ -346,6 +341,9 @@ def _bracketed(left: str, inside: list[Token], right: str, limits: Limits) -> Va
         if len(built) == 1:
             built = _split(inside, ":")
         if len(built) == 2:
+            domain = [t.text for t in built[0]]
+            if "in" in domain and "mathbb R" not in domain:
+                raise Different("a set with a domain")
             return _several(built[1], limits)
         parts = [p for p in _split(inside, ",", ";") if p]
         return Items("set", tuple(v for p in parts for v in _signs(p, limits)))
@@ -382,6 +380,9 @@ def _based(found: list[Token]) -> Based | None:
 
 def _scalar(found: list[Token], limits: Limits) -> Scalar:
     kept, unit = without_unit(found)
+    endless = [i for i, t in enumerate(kept) if t.text == "infty" and (not i or kept[i - 1].text != "_")]
+    if endless and (len(endless) > 1 or any(t.kind != "space" and t.text not in ("+", "-", "infty") for t in kept)):
+        raise Different("infinity in an expression")
     for i in range(1, len(kept) - 1):
         beside = kept[i].kind == "space" and kept[i - 1].kind == kept[i + 1].kind == "number"
         if beside and (i < 2 or kept[i - 2].text not in ("_", "^")):  # `log_2 8` is one

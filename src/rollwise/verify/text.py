@@ -1,6 +1,7 @@
 """Exact text: the answer is the gold's text, compared by a fixed rule.
 
-Both sides are put into Unicode compatibility form (NFKC), folded in case, with runs of white space as one blank,
+Both sides are put into Unicode compatibility form (NFKC, except that raised, lowered and circled characters and
+fractions stay what they are: 10² is not 102), folded in case, with runs of white space as one blank,
 without quotation marks around them and without a full stop at the end. Nothing else is forgiven. The answer is the
 content of the last `<answer>` block, or the last box, or what follows "answer is" or "answer:", or the whole text after
 the thinking. The gold is a text, a number, or a list of texts of which any one will do.
@@ -21,6 +22,7 @@ from rollwise.verify.scoring import Completion, infra_error, one_by_one
 MAX_TEXT = 4096  # characters
 MARKS = ("answer is", "answer:", "answer :", "answer**:", "answer:**")
 TAKEN_BACK = ("several answers", "the answer is denied", "more beside the box")
+KEPT = ("<super>", "<sub>", "<circle>", "<fraction>")
 QUOTES = "\"'`“”‘’"
 
 
@@ -52,9 +54,17 @@ def _said(value: str | int | float) -> str:
     return str(value).lower() if isinstance(value, bool) else number_text(value)
 
 
+def compatible(text: str) -> str:
+    """Unicode compatibility form, except for characters whose form says something: 10², H₂, ①, ½."""
+    if text.isascii():
+        return text
+    kept = (c if unicodedata.decomposition(c).startswith(KEPT) else unicodedata.normalize("NFKC", c) for c in text)
+    return unicodedata.normalize("NFC", "".join(kept))
+
+
 def folded(text: str) -> str:
     """The text as it is compared."""
-    plain = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    plain = " ".join(compatible(text).casefold().split())
     while True:
         before = plain
         plain = plain.strip(QUOTES).strip()
