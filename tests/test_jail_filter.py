@@ -27,6 +27,8 @@ REFUSED: dict[str, tuple[int, int | None]] = {
     "rt_tgsigqueueinfo": (297, 240),
     "pidfd_open": (434, 434),
     "pidfd_send_signal": (424, 424),
+    "openat2": (437, 437),
+    "creat": (85, None),
     "truncate": (76, 45),
     "chmod": (90, None),
     "fchmod": (91, 52),
@@ -117,7 +119,9 @@ def test_plain_calls_pass(machine: str) -> None:
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_calls_that_depend_on_their_arguments(machine: str) -> None:
-    kill, tgkill, fcntl, ioctl, clone, clone3, prlimit = (n[ARCHITECTURES[machine].column] for n in SPECIAL)
+    kill, tgkill, fcntl, ioctl, clone, clone3, prlimit, openat, plain = (
+        n[ARCHITECTURES[machine].column] for n in SPECIAL
+    )
     everyone, group = 2**64 - 1, 0
     assert answer(machine, kill, PID, 9) == answer(machine, tgkill, PID, 77, 9) == ALLOW
     for other in (PID + 1, 1, everyone, group, 2**32 + PID + 1):
@@ -134,6 +138,12 @@ def test_calls_that_depend_on_their_arguments(machine: str) -> None:
     assert answer(machine, clone3, 0, 88) == ENOSYS
     assert answer(machine, prlimit, 0, 7, 0, 1 << 40) == ALLOW
     assert answer(machine, prlimit, 0, 7, 1 << 40, 0) == answer(machine, prlimit, 0, 7, 4096, 0) == EPERM
+    unnamed = {0x400000, 0x410000, 0x404000, 0x410002}
+    for flags in (0, 0o101, 0o2101, 0x10000, 0x4000, 0x80000):
+        assert answer(machine, openat, 3, 1 << 40, flags) == ALLOW
+        assert plain < 0 or answer(machine, plain, 1 << 40, flags) == ALLOW
+    assert {answer(machine, openat, 3, 1 << 40, flags) for flags in unnamed} == {EPERM}
+    assert plain < 0 or {answer(machine, plain, 1 << 40, flags) for flags in unnamed} == {EPERM}
 
 
 def test_other_architectures_and_x32_are_killed() -> None:

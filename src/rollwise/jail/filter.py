@@ -1,9 +1,10 @@
 """The system calls a jailed program may make, as a classic BPF program for seccomp. Pure; x86-64 and aarch64.
 
 A list of what is allowed, so that a call nobody thought of is refused: the answer is EPERM. A thread may be started,
-a process may not; a signal may go to the process itself and to nobody else; limits may be read and not set; nothing is
-executed, mounted, traced, connected or owned. `clone3` answers ENOSYS, since its flags lie in memory that a filter
-cannot read; the C library then falls back to `clone`. A call of another architecture, or of x32, kills the process.
+a process may not; files are opened by a name; a signal may go to the process itself and to nobody else; limits may be
+read and not set; nothing is executed, mounted, traced, connected or owned. `clone3` answers ENOSYS, since its flags lie
+in memory that a filter cannot read; the C library then falls back to `clone`. A call of another architecture, or of
+x32, kills the process.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from typing import NamedTuple
 PLAIN: dict[str, tuple[int, int]] = {
     "read": (0, 63),
     "write": (1, 64),
-    "open": (2, -1),
     "close": (3, 57),
     "stat": (4, -1),
     "fstat": (5, 80),
@@ -94,7 +94,6 @@ PLAIN: dict[str, tuple[int, int]] = {
     "exit_group": (231, 94),
     "epoll_wait": (232, -1),
     "epoll_ctl": (233, 21),
-    "openat": (257, 56),
     "newfstatat": (262, 79),
     "unlinkat": (263, 35),
     "renameat": (264, 38),
@@ -117,14 +116,17 @@ PLAIN: dict[str, tuple[int, int]] = {
     "close_range": (436, 436),
     "faccessat2": (439, 439),
 }
-KILL, TGKILL, FCNTL, IOCTL, CLONE, CLONE3, PRLIMIT = range(7)
-SPECIAL: tuple[tuple[int, int], ...] = ((62, 129), (234, 131), (72, 25), (16, 29), (56, 220), (435, 435), (302, 261))
+KILL, TGKILL, FCNTL, IOCTL, CLONE, CLONE3, PRLIMIT, OPENAT, OPEN = range(9)
+SPECIAL: tuple[tuple[int, int], ...] = (
+    *((62, 129), (234, 131), (72, 25), (16, 29), (56, 220), (435, 435), (302, 261), (257, 56), (2, -1)),
+)
 
 # fcntl: duplicate, and the flags of a descriptor. Owners, leases and notifications would send signals to others.
 FCNTL_COMMANDS = (0, 1, 2, 3, 4, 1030)
 # ioctl: TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX.
 IOCTL_COMMANDS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 CLONE_THREAD = 0x00010000
+TMPFILE = 0x00400000  # the bit of O_TMPFILE that no other flag has: a file without a name, which nobody could count
 THREAD_FLAGS = 0x007D0F00  # what the C libraries start a thread with; any other flag, a namespace above all, is refused
 
 ALLOW, KILL_PROCESS, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
@@ -209,6 +211,9 @@ def seccomp_program(machine: str, pid: int) -> list[Instruction]:
         allow,
     ]
     out += guarded(special[PRLIMIT], reading)
+    for call, flags in ((OPENAT, 2), (OPEN, 1)):
+        named = [Instruction(LOAD, 0, 0, argument(flags)), Instruction(JSET, 0, 1, TMPFILE), refuse, allow]
+        out += guarded(special[call], named) if special[call] >= 0 else []
     out.append(refuse)
     return out
 

@@ -102,6 +102,25 @@ def ready(fds: Sequence[int], seconds: float, *, to_write: bool = False) -> set[
     return {fd for fd, _ in poll.poll(1000 * max(seconds, 0))}
 
 
+def threads_of(pid: int, most: int) -> int:
+    """Threads of a process, `most` and one at most."""
+    try:
+        with os.scandir(f"/proc/{pid}/task") as entries:
+            return sum(1 for _ in zip(range(most + 1), entries, strict=False))
+    except OSError:  # it is gone
+        return 0
+
+
+def beneath(pid: int) -> list[int]:
+    """The processes that `pid` and its children started, as the kernel lists them; none where it does not."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            children = [int(word) for word in file.read().split()]
+    except OSError:
+        return []
+    return [*children, *(p for child in children for p in beneath(child))]
+
+
 class Launcher:
     """A running launcher. For one thread at a time."""
 
@@ -131,6 +150,13 @@ class Launcher:
         finally:
             theirs.close()
 
+    @property
+    def descriptor(self) -> int:
+        """Of the connection. Raises LauncherError where another thread has closed it."""
+        if (fd := self.connection.fileno()) < 0:
+            raise LauncherError("the launcher was closed")
+        return fd
+
     def spawn(self, fds: Sequence[int], limits: Limits) -> int:
         """A child with these descriptors: stdin, stdout, frames, scratch. Raises LauncherError."""
         request = json.dumps({"limits": dataclasses.asdict(limits)}).encode()
@@ -150,9 +176,15 @@ class Launcher:
 
     def ended(self, pid: int) -> dict[str, Any] | None:
         """How the child `pid` ended, if it has: `status`, negative for a signal. Raises LauncherError."""
-        while pid not in self._exits and ready([self.connection.fileno()], 0):
+        while pid not in self._exits and ready([self.descriptor], 0):
             self._read(0)
         return self._exits.get(pid)
+
+    def threads(self, pid: int, most: int) -> int:
+        """Threads of the child `pid`, `most` and one at most; where it has a number of its own inside, of all that the
+        launcher of that one program started."""
+        own = beneath(self.process.pid) if self.tier.single else [pid]
+        return max((threads_of(p, most) for p in own), default=0)
 
     def finish(self, pid: int) -> dict[str, Any]:
         """Kills the child if it still runs; returns once it is gone. Raises LauncherError."""
@@ -166,7 +198,7 @@ class Launcher:
 
     def _read(self, seconds: float) -> dict[str, Any]:
         """The next message; ends are also remembered. Raises LauncherError."""
-        if not ready([self.connection.fileno()], seconds):
+        if not ready([self.descriptor], seconds):
             raise LauncherError("the launcher does not answer")
         try:
             data = self.connection.recv(1 << 16)

@@ -17,10 +17,11 @@ from rollwise.jail.launch import Launcher, LauncherError, ready
 from rollwise.jail.restrict import Limits
 
 READY_SECONDS = 20.0
-POLL_SECONDS = 0.1  # between two looks at the scratch folder
+POLL_SECONDS = 0.1  # between two looks at the scratch folder and the threads, whatever the program does meanwhile
 SCRATCH_FILES = 64  # with the limit on one file this bounds the disk
+THREADS = 64
 SCRIPT_FRAMES = 16  # a script has one to send at most; whatever sends more does so to keep us busy
-Event = Literal["frame", "exit", "time", "output", "files"]
+Event = Literal["frame", "exit", "time", "output", "files", "threads"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class Session:
     def __init__(self, launcher: Launcher, limits: Limits, output_bytes: int, stdin: bytes | None = None) -> None:
         self._launcher, self._cap = launcher, output_bytes
         self._stdout, self._frames = bytearray(), bytearray()
+        self._looked = time.monotonic()
         self._folder = tempfile.mkdtemp(prefix=f"rollwise-{secrets.token_hex(8)}-")
         self._pid: int | None = None
         self._control, theirs = socket.socketpair()
@@ -124,6 +126,8 @@ class Session:
         deadline is noticed still counts, so that a parent that was held up does not blame the program."""
         late = False
         while True:
+            if excess := self._excess():
+                return excess
             if len(self._frames) >= 4:
                 size = struct.unpack(">I", self._frames[:4])[0]
                 if size > self._cap:
@@ -141,8 +145,6 @@ class Session:
                 if late:
                     return "time"
                 late = True
-            if not progress and not ended and self._crowded():
-                return "files"
 
     def take(self) -> dict[str, Any]:
         """The frame that has come; empty where it is not one."""
@@ -183,7 +185,7 @@ class Session:
 
     def _drain(self, seconds: float) -> bool:
         """Reads what is there within `seconds`, from both streams and no more than a piece of each."""
-        waiting = ready([*self._streams, self._launcher.connection.fileno()], seconds)
+        waiting = ready([*self._streams, self._launcher.descriptor], seconds)
         progress = False
         for fd in [fd for fd in self._streams if fd in waiting]:
             try:
@@ -197,9 +199,22 @@ class Session:
                 self._streams.remove(fd)
         return progress
 
-    def _crowded(self) -> bool:
-        with os.scandir(self._folder) as entries:
-            return sum(1 for _ in zip(range(SCRATCH_FILES + 1), entries, strict=False)) > SCRATCH_FILES
+    def _excess(self) -> Literal["files", "threads"] | None:
+        """What there is too much of. By the clock: a program that is busy writing is looked at as one that waits."""
+        now = time.monotonic()
+        if now - self._looked < POLL_SECONDS:
+            return None
+        self._looked = now
+        if self._launcher.ended(self._number()) is not None:
+            return None
+        try:
+            with os.scandir(self._folder) as entries:
+                files = sum(1 for _ in zip(range(SCRATCH_FILES + 1), entries, strict=False))
+        except OSError:  # without a jail a program can remove it
+            files = 0
+        if files > SCRATCH_FILES:
+            return "files"
+        return "threads" if self._launcher.threads(self._number(), THREADS) > THREADS else None
 
 
 def _memory_file(content: bytes) -> int:

@@ -187,6 +187,7 @@ def _why(event: Event, settings: CodeSettings) -> str:
         "time": f"over {settings.test_seconds} s",
         "output": f"over {settings.output_kb} KiB of output",
         "files": "too many files",
+        "threads": "too many threads",
     }.get(event, event)
 
 
