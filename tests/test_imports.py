@@ -34,6 +34,7 @@ ROOMS = [
     "tasks",
     "starters",
     "audit",
+    "lengths",
     "replay",
     "advantage",
     "objective",

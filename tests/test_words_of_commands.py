@@ -25,8 +25,8 @@ def files(tmp_path: Path) -> dict[str, str]:
         "rival": written(tmp_path, "rival.jsonl", [{**r, "final_answer": "-1"} for r in sums]),
         "words": written(tmp_path, "words.jsonl", [{**r, "answer": "a town called Rome"} for r in sums]),
         "source": written(tmp_path, "source.jsonl", [{**r, "data_source": "my/own"} for r in sums]),
-        "bad": written(tmp_path, "bad.jsonl", [{**r, "answer": r["answer"] if i != 5 else ""} for i, r in enumerate(sums)]),
-    }  # fmt: skip
+        "bad": written(tmp_path, "bad.jsonl", [*sums[:5], {**sums[5], "answer": ""}, *sums[6:]]),
+    }
 
 
 EVAL = ("eval", "starter", "--task", "chain_sum", "--samples", "1", "--data")

@@ -15,6 +15,14 @@ class UserError(Exception):
     """Something the user can put right: a setting, a path, a data row. The message is one line."""
 
 
+class PromptTooLong(UserError):
+    """A prompt of more tokens than a model may be asked."""
+
+    def __init__(self, text: str, tokens: int) -> None:
+        super().__init__(text)
+        self.tokens = tokens
+
+
 _brief = reprlib.Repr()
 _brief.maxstring = _brief.maxlong = _brief.maxother = 60
 _brief.maxlevel = 3

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rollwise.errors import UserError, show
+from rollwise.errors import PromptTooLong, UserError, show
 from rollwise.records import IDS, Image, Prompt
 from rollwise.vision.probe import vision_fault
 from rollwise.vision.reader import Inputs, Vision, load_processor, vision_tower
@@ -110,16 +110,15 @@ class Policy:
                 f"prompt {prompt.uid}: token id {max(ids)} is beyond the model's {self.vocab_size}; "
                 "its tokenizer is not this model's"
             )
-        if not 0 < len(ids) <= limit:
+        if not len(ids):
+            raise UserError(f"prompt {prompt.uid} has 0 tokens; sampling.max_prompt_length allows 1 to {limit}")
+        if len(ids) > limit:
             seen = self.vision.image_tokens(np.asarray(ids)) if self.vision else 0
-            of_images = f" ({seen} of them of its images; images.max_pixels bounds those)" if seen else ""
-            raise UserError(
-                f"prompt {prompt.uid} has {len(ids)} tokens{of_images}; sampling.max_prompt_length allows 1 to {limit}"
-                + (
-                    f", which your settings or the starter's recipe say: set it to {len(ids)} or more"
-                    if len(ids)
-                    else ""
-                )
+            those = f" ({seen} of them of its images; images.max_pixels bounds those)" if seen else ""
+            raise PromptTooLong(
+                f"prompt {prompt.uid} has {len(ids)} tokens{those}; "
+                f"sampling.max_prompt_length allows 1 to {limit}: set it to {len(ids)} or more",
+                len(ids),
             )
         return np.asarray(ids, dtype=IDS)
 

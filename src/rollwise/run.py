@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,11 @@ from rollwise.config import RunConfig, build, dump_yaml, leaves, read_yaml, titl
 from rollwise.errors import UserError, nearest
 from rollwise.events import EVENTS, ROLLOUTS, SCHEMA
 from rollwise.folder import Display, RunFolder, check_free, free_output, interruptible, lock
+from rollwise.lengths import check_lengths, fitting
 from rollwise.parts import replay_capacity
 from rollwise.policy import Policy
 from rollwise.records import Prompt
+from rollwise.starters import bundled
 from rollwise.tasks import PromptSource, Task, anchored
 from rollwise.tasks.rewarded import Rewarded, user_rewards
 
@@ -78,8 +82,9 @@ def _load(config: RunConfig, display: Display) -> tuple[dict[str, Task], Policy]
         display.note(note)
     display.note(f"loading {config.model}")
     policy = load_model(config)
+    tasks = fitted(config, policy, tasks, display.note)
     for name, task in tasks.items():
-        _check_prompts(config, policy, task)
+        _check_prompts(config, policy, name, task)
         if heldout_used(config, task) < config.eval.prompts:
             display.note(
                 f"{name} has {len(task.heldout)} held-out rows, all used (eval.prompts is {config.eval.prompts})"
@@ -160,6 +165,8 @@ def resume(
             _allowed_changes(output, build({**state["config"], "output": str(output)}, str(path)), config, anew)
             tasks = load_tasks(config, display.note)
             check_data(config, tasks)
+            policy = load_model(config, path / "model")
+            tasks = fitted(config, policy, tasks, display.note)
             data = fingerprint(config, tasks)
             (rows, *rewards), (rows_then, *rewards_then) = data.split("+"), state["data"].split("+")
             if rewards != rewards_then and "objective" not in anew:
@@ -172,7 +179,6 @@ def resume(
                     f"{output}: its data has changed since it began; bring the old rows back, start anew, or train on "
                     "the new ones with --resume-reset curriculum"
                 )
-            policy = load_model(config, path / "model")
             with (
                 RunFolder(output, config, policy, data, derived(config), display, at=state["logs"]) as folder,
                 interruptible(display) as interrupted,
@@ -249,8 +255,24 @@ def _changed(a: RunConfig, b: RunConfig) -> dict[str, tuple[Any, Any]]:
 PROMPTS_CHECKED = 20_000
 
 
-def _check_prompts(config: RunConfig, policy: Policy, task: Task) -> None:
-    """Prompts fit, before the folder is made. One that is found later ends the run with the same line."""
-    for source, used in ((task.train, len(task.train)), (task.heldout, heldout_used(config, task))):
-        for prompt in checked_rows(source, used):
-            policy.encode(prompt, config.sampling.max_prompt_length)
+def fitted(config: RunConfig, policy: Policy, tasks: dict[str, Task], note: Callable[[str], None]) -> dict[str, Task]:
+    """The tasks without rows whose prompts are too long, where the settings ask for that; `note` is told of them."""
+    if config.sampling.overlong_prompts == "error":
+        return tasks
+    encode = partial(policy.encode, limit=config.sampling.max_prompt_length)
+    out, notes = fitting(tasks, encode, heldout=config.eval.prompts)
+    for line in notes:
+        note(line)
+    return out
+
+
+def _check_prompts(config: RunConfig, policy: Policy, name: str, task: Task) -> None:
+    """Prompts fit, before the folder is made. One that is found later ends the run with a line of its own."""
+    advice = ", or leave such rows out with sampling.overlong_prompts=skip"
+    if task.train.generated:
+        advice = " (your settings or the recipe of its starter say so)" if bundled(config.model) else ""
+    elif config.sampling.overlong_prompts == "skip":
+        return  # every row was encoded
+    sides = ((task.train, len(task.train)), (task.heldout, heldout_used(config, task)))
+    prompts = chain.from_iterable(checked_rows(source, used) for source, used in sides)
+    check_lengths(name, prompts, partial(policy.encode, limit=config.sampling.max_prompt_length), advice)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 from rollwise.audit.files import FileSet, Restated
 from rollwise.audit.golds import GoldAudit, audit_golds
@@ -72,6 +72,7 @@ class SetAudit:
     notes: tuple[str, ...]
     faults: tuple[tuple[str, str], ...]
     sides: Mapping[str, RowsAudit]
+    overlong: Literal["error", "skip"]  # what a run does with prompts that are too long
     golds: GoldAudit | None
     attacks: tuple[Tried, ...]
     runs_code: bool
@@ -83,7 +84,7 @@ class SetAudit:
             where, why = self.faults[0]
             out.append(f"{len(self.faults)} rows cannot be used; the first is {where}: {why}")
         for side, rows in self.sides.items():
-            out += _about_rows(side, rows)
+            out += _about_rows(side, rows, self.overlong)
         if self.golds is not None and self.golds.failed:
             first, some = self.golds.failed[0], f"{len(self.golds.failed)} of {self.golds.checked} golds"
             out.append(f"{some} are not right by their own verifier; the first is {first.uid}: {first.reason}")
@@ -111,6 +112,7 @@ def audit_set(
     rows: int | None,
     attacked: int,
     max_prompt_length: int,
+    overlong: Literal["error", "skip"] = "error",
     count_tokens: CountTokens | None = None,
 ) -> SetAudit:
     """Look at a data set: `rows` of each side (None: all that are read, the first 1,000 that are made up), and the
@@ -136,6 +138,7 @@ def audit_set(
         notes=subject.notes,
         faults=subject.faults,
         sides=sides,
+        overlong=overlong,
         golds=golds,
         attacks=tuple(audit_reward(subject.judge, few, full=_full(subject, few))),
         runs_code=any(p.meta.get("verifier") == "code" for p in few),
@@ -170,12 +173,12 @@ def shared(audits: Sequence[SetAudit]) -> list[dict[str, Any]]:
     return out
 
 
-def _about_rows(side: str, rows: RowsAudit) -> list[str]:
+def _about_rows(side: str, rows: RowsAudit, overlong: Literal["error", "skip"]) -> list[str]:
     out = []
     what = "rows" if side == "rows" else f"{side} rows"
     if rows.empty:
         out.append(f"{len(rows.empty)} {what} ask nothing ({_first(rows.empty)})")
-    if rows.oversized:
+    if rows.oversized and (overlong == "error" or rows.generated):
         out.append(f"{len(rows.oversized)} {what} are over sampling.max_prompt_length ({_first(rows.oversized)})")
     if rows.telling:
         out.append(f"{len(rows.telling)} {what} state their own answer ({_first(rows.telling)})")

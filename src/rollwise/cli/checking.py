@@ -21,14 +21,21 @@ def check(args: Namespace) -> int:
     from rollwise.audit.sets import audit_set, shared
 
     settings, alone, subjects = _what(args)
-    longest = (settings or alone).sampling.max_prompt_length
+    sampling = alone.sampling
     counter = _counter(settings, args.model)
     audits = []
     for subject in subjects:
         if sys.stderr.isatty():
             print(f"checking {clean(subject.name, 60)} ...", file=sys.stderr)
         audits.append(
-            audit_set(subject, rows=args.rows, attacked=args.prompts, max_prompt_length=longest, count_tokens=counter)
+            audit_set(
+                subject,
+                rows=args.rows,
+                attacked=args.prompts,
+                max_prompt_length=sampling.max_prompt_length,
+                overlong=sampling.overlong_prompts,
+                count_tokens=counter,
+            )
         )
     both = shared(audits)
     findings = [line for a in audits for line in a.findings()]

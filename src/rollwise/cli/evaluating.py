@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from argparse import Namespace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from rollwise.report.wording import decimal
 
 if TYPE_CHECKING:
     from rollwise.evaluate import Evaluation
+    from rollwise.policy import Policy
     from rollwise.records import Prompt
     from rollwise.results.against import Against
     from rollwise.results.record import Results
@@ -27,7 +29,7 @@ Found = dict[str, dict[str, "Evaluation"]]  # by benchmark, then sampled or gree
 
 def evaluate(args: Namespace) -> int:
     settings, model = _settings(args)
-    from rollwise.assemble import check_data, heldout_prompts
+    from rollwise.assemble import check_data, heldout_prompts, load_model
     from rollwise.results.against import check_same
     from rollwise.results.record import fingerprint, read_results
 
@@ -35,10 +37,11 @@ def evaluate(args: Namespace) -> int:
     _check_output(args.output)
     tasks = _tasks(args, settings)
     check_data(settings, tasks)
+    policy, tasks = _fitted(args, settings, model, tasks)
     asked = {name: heldout_prompts(settings, {name: task}) for name, task in tasks.items()}
     if baseline is not None:
         check_same({name: fingerprint(prompts) for name, prompts in asked.items()}, baseline, args.baseline)
-    found = _measured(args, settings, model, tasks, asked)
+    found = _measured(args, settings, policy or load_model(settings, model), tasks, asked)
     results = _results(args, asked, found)
     versus = _versus(args, results, baseline) if baseline else None
     if args.output:
@@ -97,24 +100,40 @@ def _verifiers(given: list[str], names: list[str]) -> dict[str, str]:
     return {n: verifier for name, _, verifier in pairs for n in ([name] if name else names)}
 
 
+def _fitted(
+    args: Namespace, settings: RunConfig, model: Path | None, tasks: dict[str, Task]
+) -> tuple[Policy | None, dict[str, Task]]:
+    """The tasks without prompts that are too long, and the model that says which; nothing of it where they are kept."""
+    if settings.sampling.overlong_prompts == "error":
+        return None, tasks
+    from rollwise.assemble import load_model
+    from rollwise.lengths import fitting
+
+    policy = load_model(settings, model)
+    encode = partial(policy.encode, limit=settings.sampling.max_prompt_length)
+    tasks, notes = fitting(tasks, encode, heldout=settings.eval.prompts, train=False)
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    return policy, tasks
+
+
 def _measured(
     args: Namespace,
     settings: RunConfig,
-    model: Path | None,
+    policy: Policy,
     tasks: dict[str, Task],
     asked: dict[str, list[Prompt]],
 ) -> Found:
-    from rollwise.assemble import load_model
     from rollwise.evaluate import evaluate as score
+    from rollwise.lengths import check_lengths
     from rollwise.records import Sampling
     from rollwise.reflection import patterns
     from rollwise.sampling.torch_sampler import TorchSampler
 
-    policy = load_model(settings, model)
-    for prompt in (
-        p for prompts in asked.values() for p in prompts
-    ):  # one that is too long is found before any is paid
-        policy.encode(prompt, settings.sampling.max_prompt_length)
+    for name, prompts in asked.items():  # one that is too long is found before any is paid
+        encode = partial(policy.encode, limit=settings.sampling.max_prompt_length)
+        advice = ", or leave such rows out with --set sampling.overlong_prompts=skip"
+        check_lengths(name, prompts, encode, "" if tasks[name].heldout.generated else advice)
     sampler = TorchSampler(
         policy, max_prompt_length=settings.sampling.max_prompt_length, max_rows=settings.sampling.max_rows
     )

@@ -39,9 +39,9 @@ def layers(args: Namespace) -> list[tuple[str, dict[str, Any]]]:
         first = (args.recipe, read_yaml(Path(args.recipe)))
     if given_rows:
         flags["task_args"] = given_rows
-        if "data" in given_rows and not any("task" in tree for tree in (typed, flags)):
-            if args.recipe is None or "task" not in first[1]:
-                flags["task"] = "data"
+        named = [typed, flags, *([first[1]] if args.recipe is not None else [])]
+        if "data" in given_rows and not any("task" in tree for tree in named):
+            flags["task"] = "data"
     return [first, ("--set", typed), ("command line", flags)]
 
 

@@ -20,6 +20,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "data.max_response_length": ("sampling.max_completion_length",),
     "max_prompt_length": ("sampling.max_prompt_length",),
     "data.max_prompt_length": ("sampling.max_prompt_length",),
+    "filter_overlong_prompts": ("sampling.overlong_prompts",),
+    "data.filter_overlong_prompts": ("sampling.overlong_prompts",),
     "temperature": ("sampling.temperature",),
     "rollout.temperature": ("sampling.temperature",),
     "top_p": ("sampling.top_p",),
@@ -61,7 +63,10 @@ for _name in [n for n in ALIASES if n.startswith(("rollout.", "actor.", "model."
 WIDE = {name for name, keys in ALIASES.items() if len(keys) > 1}  # those that a name of one of their keys narrows
 
 _AGGREGATION = {"token-mean": "token", "seq-mean-token-mean": "sequence", "seq-mean-token-sum-norm": "constant"}
+_FILTER = {True: "skip", False: "error"}
 VALUES: dict[str, dict[Any, str]] = {
+    "filter_overlong_prompts": _FILTER,
+    "data.filter_overlong_prompts": _FILTER,
     "loss_agg_mode": _AGGREGATION,
     "actor.loss_agg_mode": _AGGREGATION,
     "actor_rollout_ref.actor.loss_agg_mode": _AGGREGATION,

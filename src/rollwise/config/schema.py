@@ -34,7 +34,10 @@ class BudgetConfig:
 class SamplingConfig:
     temperature: float = key(1.0, "softmax temperature of training rollouts", ge=1e-3)
     top_p: float = key(1.0, "nucleus mass; 1 keeps the whole distribution", ge=1e-6, le=1)
-    max_prompt_length: int = key(1024, "prompt tokens; a longer prompt is an error, never cut", gt=0)
+    max_prompt_length: int = key(1024, "prompt tokens; a longer prompt is never cut", gt=0)
+    overlong_prompts: Literal["error", "skip"] = key(
+        "error", "rows with a longer prompt: end with an error, or leave out; skip encodes every row once at the start"
+    )
     max_completion_length: int = key(1024, "completion tokens, the end token included", gt=0, le=2**20)
     max_rows: int = key(512, "rollouts generated side by side in one call; bounds the KV cache", gt=0)
 
