@@ -61,6 +61,8 @@ def equal(gold: Value, answer: Value) -> Tri:
         if differ(gold.unit, answer.unit):
             return False
         return algebra.equal(gold.value, answer.value)
+    if isinstance(answer, Items) and answer.kind == "list" and (place := _place(gold)):
+        return _coordinates(place, answer)
     if isinstance(gold, Span) and isinstance(answer, Span):
         return _spans(gold, answer)
     if isinstance(gold, Matrix) and isinstance(answer, Matrix):
@@ -70,6 +72,22 @@ def equal(gold: Value, answer: Value) -> Tri:
     if isinstance(gold, Items) and isinstance(answer, Items):
         return _items(gold, answer)
     return False
+
+
+def _place(value: Value) -> tuple[Value, ...]:
+    """The coordinates of a pair or triple in parentheses; () for anything else."""
+    if isinstance(value, Span) and value.bracketed and value.closed == (False, False):
+        return value.low, value.high
+    return value.items if isinstance(value, Items) and value.kind == "tuple" else ()
+
+
+def _coordinates(gold: tuple[Value, ...], answer: Items) -> Tri:
+    """`x=3, y=4` for `(3,4)`: the names x, y and z in this order, each once."""
+    given = {i.name: i.right for i in answer.items if isinstance(i, Relation) and i.sign == "="}
+    names = ("x", "y", "z")[: len(gold)]
+    if len(answer.items) != len(gold) or set(given) != set(names) or len(names) != len(gold):
+        return False
+    return _all(equal(g, given[name]) for g, name in zip(gold, names, strict=True))
 
 
 def _ratio(pair: Items, value: Scalar) -> Tri:

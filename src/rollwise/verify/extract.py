@@ -27,9 +27,12 @@ SHORT = 120  # characters of a text that may be an answer without any mark
 SENTENCE = 4  # words
 COMMANDS = re.compile(r"\\[A-Za-z]+")
 WORD = re.compile(r"[A-Za-z]{2,}")
+UNBRACED = re.compile(r"\\boxed ?([0-9])(?![0-9A-Za-z{]|[.,][0-9])")
+LEADING = re.compile(r"(?i)(?:therefore|indeed|thus|hence|then|simply|just),?\s+(?=[-$\\]*[0-9(\\])")
+REASON = re.compile(r",?\s+(?:since|because)\b")
 DIGITS = re.compile(r"[0-9]+")
 PIECES = re.compile(r"\\boxed(?![A-Za-z])|\\fbox(?![A-Za-z])|\\.|[{}]", re.DOTALL)
-MARKS = ("answer is", "answer:", "answer :", "answer**:", "answer:**", "####")
+MARKS = ("answer is", "answer:", "answer :", "answer**:", "answer:**", "final answer**", "####")
 REVISING = (
     "but", "wait", "recheck", "actually", "instead", "however", "correct", "therefore", "so ", " so,", "thus", "hence",
     "final", "mistake", "no,", "rather", "sorry", "then", "gives", "which", "=>", "implies", "now", "next", "step",
@@ -68,6 +71,7 @@ def final_answer(
     cut = stop is StopReason.length and not closed
     segment = segment.rstrip()
     tail = segment[-WINDOW:]
+    tail = UNBRACED.sub(r"\\boxed{\1}", tail)
     boxes, unclosed = _boxes(tail)
     if unclosed:
         return Found(None, "box not closed")
@@ -207,7 +211,12 @@ def _marked(text: str, marks: tuple[str, ...], *, cut: bool, whole_line: bool = 
     line, newline, below = rest.partition("\n")
     if cut and not newline and len(rest) <= LONGEST:
         return Found(None, "truncated")
+    if LEADING.match(line):
+        line = line[LEADING.match(line).end() :]  # type: ignore[union-attr]
     first = _sentence(line)
+    reason = REASON.search(first)
+    if reason and not whole_line and any(c.isdigit() for c in first[: reason.start()]):
+        first = first[: reason.start()]
     answer = first.strip().replace("**.", ".").strip("*").strip()
     if not answer:
         return Found(None, "no final answer")

@@ -20,7 +20,7 @@ from rollwise.verify.mathematics import compare, number_text, read_gold
 from rollwise.verify.scoring import Completion, infra_error, one_by_one
 from rollwise.verify.spoken import DASHES, MULTIPLIERS, changing
 
-MARKS = ("####", "answer is", "answer:", "answer :", "answer**:", "answer:**", "\na:")
+MARKS = ("####", "answer is", "answer:", "answer :", "answer**:", "answer:**", "final answer**", "\na:")
 DIGITS = r"[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?|\.[0-9]+"
 SIGNED = r"(?P<sign>[-+]?)\s*(?P<money>[$£€]?)\s*(?P<inner>-?)\s*"
 LINE = re.compile(SIGNED + f"(?P<digits>{DIGITS})(?![0-9]|,[0-9])(?P<rest>.*)", re.DOTALL)

@@ -24,9 +24,18 @@ from rollwise.verify.extract import final_answer, wordy
 from rollwise.verify.latex import DEFAULT, HARD, Different, Limits, OverLimit, Refused, Unreadable, check, plain
 from rollwise.verify.reader import Reading, readings
 from rollwise.verify.scoring import Completion, infra_error
+from rollwise.verify.spoken import NEGATIONS
+from rollwise.verify.written import as_meant
 
 MAX_GOLD = 1024  # characters
 NOTE = f"{workers.MISSING}: answers that exact rules cannot tell will not be judged"
+TOLD_APART = (
+    re.compile(r"'|\\prime"),
+    re.compile(r"(?:[fgh]|\\(?:sin|cos|tan|cot|sec|csc))\s*\^\s*\{?-1"),
+    re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)[^=,]{0,40}\^\s*\{?\\circ"),
+)
+WORD = re.compile(r"[a-z]+")
+DENYING = (NEGATIONS - {"is", "are", "was", "be", "none", "non"}) | {"maybe", "perhaps", "possibly"}
 RELATION = re.compile(r"[=<>]|\\(?:le|ge|ne|leq|geq|neq|leqslant|geqslant|approx|equiv)(?![A-Za-z])")
 
 
@@ -115,7 +124,8 @@ def compare(gold: Gold, answer: str) -> Verdict | tuple[str, str]:
         return judged(squeeze(text).casefold() == gold.squeezed.casefold(), f"not {gold.text[:80]}")
     try:
         check(text, gold.limits)
-        found = same(gold.readings, readings(text, gold.limits)) if gold.readings else None
+        meant = as_meant(text, gold.readings, gold.limits)
+        found = same(gold.readings, readings(meant, gold.limits)) if gold.readings else None
     except Different as error:
         return judged(False, str(error))
     except (OverLimit, TooLarge, Undefined, Refused) as error:
@@ -132,8 +142,13 @@ def compare(gold: Gold, answer: str) -> Verdict | tuple[str, str]:
 
 
 def _unlike(gold: str, answer: str) -> bool:
-    """What math-verify would let pass: a set for a tuple, a chain of relations or `5=...` for a value."""
+    """What math-verify would let pass: a set for a tuple, a chain of relations or `5=...` for a value, f' for f, f^{-1}
+    for 1/f, degrees in a function for radians, a denial."""
     if {gold[:1], answer[:1]} == {"(", "\\"} and "\\{" in (gold[:2], answer[:2]):
+        return True
+    if any(bool(sign.search(gold)) != bool(sign.search(answer)) for sign in TOLD_APART):
+        return True
+    if (set(WORD.findall(answer.lower())) - set(WORD.findall(gold.lower()))) & DENYING:
         return True
     left, *others = RELATION.split(answer)
     wanted = len(RELATION.findall(gold))

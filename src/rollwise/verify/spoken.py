@@ -11,10 +11,12 @@ MULTIPLIERS = {
     "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12,
     "hundreds": 100, "thousands": 1000, "millions": 10**6, "billions": 10**9, "trillions": 10**12, "dozens": 12,
 }  # fmt: skip
-NUMBERS = names(
+ORDERED = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-    "eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety"
+    "eighteen nineteen twenty"
 )
+COUNTING = {word: value for value, word in enumerate(ORDERED.split())}
+NUMBERS = names(f"{ORDERED} thirty forty fifty sixty seventy eighty ninety")
 PARTS = names(
     "half halves third thirds quarter quarters fourth fourths fifth fifths sixth sixths seventh sevenths eighth eighths "
     "ninth ninths tenth tenths hundredth hundredths thousandth thousandths millionth millionths"

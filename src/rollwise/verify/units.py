@@ -80,7 +80,7 @@ def _checked(unit: str, *, alone: bool) -> str:
     if wrong and not (wrong == ["times"] and words[-1] == "times") and not (alone and physical(unit)):
         raise Different(f"'{wrong[0]}' beside a number")
     lone = [w for w in words if len(w) == 1 and w.isascii() and w not in LETTERS and not (w == "a" and len(words) > 2)]
-    if lone or not ALLOWED.fullmatch(text):
+    if lone or ".." in text or not ALLOWED.fullmatch(text) or not (words or text.strip(" ~-")):
         raise Different("no unit")
     return unit
 
