@@ -16,12 +16,14 @@ from rollwise.tasks.base import PromptSource
 from rollwise.tasks.countdown import Countdown, CountdownArgs
 from rollwise.tasks.data import DataArgs, reading_of, verifiers_of
 from rollwise.tasks.phrasing import prompt_of, speaks_for_itself
+from rollwise.tasks.rewarded import check_judged
 from rollwise.tasks.rows import read_problems
 from rollwise.tasks.sources import RowSource
 from rollwise.verify.base import Verifier
 from rollwise.verify.countdown import CountdownVerifier
-from rollwise.verify.scoring import Completion, Judge, infra_error
+from rollwise.verify.scoring import Completion, Judge, infra_error, judged
 from rollwise.verify.table import verifier_names
+from rollwise.verify.user import UserRewards
 
 ALONE = ("data", "heldout_data", "heldout_split")  # settings of a run that say which rows, not how they are read
 DATA = "data"  # each row is judged by the verifier that its data set names
@@ -37,8 +39,10 @@ class FileSet:
     numbers: Sequence[int]  # of each prompt: its row in the file, from 0
     judge: Judge
     restated: Restated | None = None
+    rewards: UserRewards | None = None  # the user's functions, which give the scores
     notes: tuple[str, ...] = ()
     faults: tuple[tuple[str, str], ...] = ()  # where, and why the row cannot be used
+    verifiers: tuple[str, ...] = ()  # that judge its rows
     left_out: bool = False  # such rows, because that was asked for
 
 
@@ -72,6 +76,7 @@ def _opened(file: str, task: str, given: dict[str, Any], starter: bool) -> FileS
         restated=lambda completion: verifiers[str(completion.prompt.meta["verifier"])].restated(completion),
         notes=tuple(examples.notes),
         faults=tuple(examples.faults),
+        verifiers=tuple(verifiers),
         left_out=args.bad_rows == "skip",
     )
 
@@ -86,6 +91,16 @@ def _problems(file: str, starter: bool) -> FileSet:
         judge=task.judge,
         restated=None if starter else CountdownVerifier().restated,
     )
+
+
+def scored(file: FileSet, rewards: UserRewards | None) -> FileSet:
+    """The rows, scored by the user's functions where there are any. Raises UserError for rows that nothing judges."""
+    if rewards is None:
+        check_judged(file.name, file.verifiers)
+        return file
+    if len(file.prompts):
+        rewards.check(file.prompts[0])
+    return replace(file, judge=lambda given: rewards.verdicts(given, judged(file.judge, given)), rewards=rewards)
 
 
 class _Prompts:

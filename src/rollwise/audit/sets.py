@@ -16,6 +16,7 @@ from rollwise.records import Prompt, VerdictKind
 from rollwise.tasks.base import PromptSource, Task
 from rollwise.verify.answers import answer_block
 from rollwise.verify.scoring import Completion, Judge, judged
+from rollwise.verify.user import UserRewards
 
 MADE_UP = 1000  # prompts of a generated side that are looked at
 SHOWN = 10  # examples in the JSON
@@ -29,6 +30,7 @@ class Subject:
     name: str
     sides: Mapping[str, PromptSource]
     judge: Judge
+    rewards: tuple[str, ...] = ()  # the user's functions, file:name, that give the scores
     restated: Restated | None = None  # None where the task cannot say its golds back
     notes: tuple[str, ...] = ()
     faults: tuple[tuple[str, str], ...] = ()  # where, and why the row cannot be used
@@ -37,7 +39,14 @@ class Subject:
     def of_task(name: str, task: Task) -> Subject:
         sides = {"train": task.train, "held-out": task.heldout}
         restated = getattr(task, "restated", None) or _demonstrated(task)
-        return Subject(name=name, sides=sides, judge=task.judge, restated=restated, notes=task.notes)
+        return Subject(
+            name=name,
+            sides=sides,
+            judge=task.judge,
+            restated=restated,
+            notes=task.notes,
+            rewards=_names(getattr(task, "rewards", None)),
+        )
 
     @staticmethod
     def of_file(file: FileSet) -> Subject:
@@ -45,10 +54,15 @@ class Subject:
             name=file.name,
             sides={"rows": file.prompts},
             judge=file.judge,
+            rewards=_names(file.rewards),
             restated=file.restated,
             notes=file.notes,
             faults=() if file.left_out else file.faults,
         )
+
+
+def _names(rewards: UserRewards | None) -> tuple[str, ...]:
+    return () if rewards is None else tuple(scorer.function.where for scorer, _ in rewards.scorers)
 
 
 def _demonstrated(task: Task) -> Restated | None:
@@ -74,8 +88,16 @@ class SetAudit:
     sides: Mapping[str, RowsAudit]
     overlong: Literal["error", "skip"]  # what a run does with prompts that are too long
     golds: GoldAudit | None
+    rewards: tuple[str, ...]  # the user's functions that give the scores
     attacks: tuple[Tried, ...]
     runs_code: bool
+
+    @property
+    def judged_by(self) -> str:
+        """In words, what says whether a gold is right."""
+        if not self.rewards:
+            return "their own verifier"
+        return f"the reward function{'s' * (len(self.rewards) > 1)} {', '.join(self.rewards)}"
 
     def findings(self) -> list[str]:
         """Lines: what was found, in how many rows, and the first of them."""
@@ -87,7 +109,7 @@ class SetAudit:
             out += _about_rows(side, rows, self.overlong)
         if self.golds is not None and self.golds.failed:
             first, some = self.golds.failed[0], f"{len(self.golds.failed)} of {self.golds.checked} golds"
-            out.append(f"{some} are not right by their own verifier; the first is {first.uid}: {first.reason}")
+            out.append(f"{some} are not right by {self.judged_by}; the first is {first.uid}: {first.reason}")
         for tried in self.attacks:
             if tried.paid:
                 whose = "the data hold their own answer" if tried.about == "data" else "the judge pays for it"
@@ -140,6 +162,7 @@ def audit_set(
         sides=sides,
         overlong=overlong,
         golds=golds,
+        rewards=subject.rewards,
         attacks=tuple(audit_reward(subject.judge, few, full=_full(subject, few))),
         runs_code=any(p.meta.get("verifier") == "code" for p in few),
     )

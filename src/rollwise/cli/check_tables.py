@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from rollwise.audit.reward import Tried
     from rollwise.audit.rows import Lengths
     from rollwise.audit.sets import SetAudit
 
@@ -35,6 +36,7 @@ def show(
         for note in audit.notes:
             _line(console, f"  {note}")
         console.print(_rows(audit))
+        _line(console, "  characters and tokens: shortest / median / longest of a prompt's text")
         _golds(console, audit)
         console.print(_attacks(audit))
     for line in sandbox["lines"] if sandbox is not None else ():
@@ -89,11 +91,21 @@ def _golds(console: Console, audit: SetAudit) -> None:
         return
     right = golds.checked - len(golds.failed)
     beside = f"; {count(golds.silent)} rows hold nothing to say back" if golds.silent else ""
-    _line(console, f"  golds: {count(right)} of {count(golds.checked)} are right by their own verifier{beside}")
+    _line(
+        console, f"  golds: {count(right)} of {count(golds.checked)} are right by {clean(audit.judged_by, 200)}{beside}"
+    )
     for failed in golds.failed[:GOLDS_SHOWN]:
         _line(console, f"    {failed.uid}: {clean(failed.reason, 200)}")
     if len(golds.failed) > GOLDS_SHOWN:
         _line(console, f"    and {count(len(golds.failed) - GOLDS_SHOWN)} more; --json lists them all")
+
+
+def _unpaid(tried: Tried) -> str:
+    """A verdict that failed says nothing of an attack."""
+    failed = tried.verdicts.get("infra_error", 0)
+    if not tried.tried:
+        return "-"
+    return "ok" if not failed else "not judged" if failed == tried.tried else f"ok, {count(failed)} not judged"
 
 
 def _attacks(audit: SetAudit) -> Table:
@@ -104,6 +116,6 @@ def _attacks(audit: SetAudit) -> Table:
             count(tried.tried),
             *(count(tried.verdicts.get(k, 0)) for k in ("correct", "wrong", "invalid", "infra_error")),
             f"{tried.highest:g}",
-            "PAID" if tried.paid else "ok" if tried.tried else "-",
+            "PAID" if tried.paid else _unpaid(tried),
         )
     return table

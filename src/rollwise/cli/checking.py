@@ -64,8 +64,9 @@ def check(args: Namespace) -> int:
 def _what(args: Namespace) -> tuple[RunConfig | None, RunConfig, list[Subject]]:
     """The settings that were checked, None where only files were named; those that files are looked at with; and the
     data sets."""
-    from rollwise.audit.files import open_file
+    from rollwise.audit.files import open_file, scored
     from rollwise.audit.sets import Subject
+    from rollwise.tasks.rewarded import rewards_of
 
     settings, subjects = None, []
     alone, own = RunConfig(), row_args(args)
@@ -77,8 +78,9 @@ def _what(args: Namespace) -> tuple[RunConfig | None, RunConfig, list[Subject]]:
         alone, own = settings, {"map": own["map"]} if args.map else {}  # the rest of --set is of the run
     elif args.set:
         alone = _alone(args)
+    rewards = rewards_of(alone.reward)
     for file in dict.fromkeys(args.data):
-        subjects.append(Subject.of_file(open_file(file, task=args.task or "data", args=own)))
+        subjects.append(Subject.of_file(scored(open_file(file, task=args.task or "data", args=own), rewards)))
     return settings, alone, subjects
 
 

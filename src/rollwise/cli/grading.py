@@ -29,10 +29,11 @@ NAMED = 3  # reasons shown of rows that have no grade
 
 def grade(args: Namespace) -> int:
     """Status 0: every row has its numbers, or the reason why it has none."""
-    from rollwise.audit.files import open_file
+    from rollwise.audit.files import open_file, scored
     from rollwise.data.opening import open_rows
     from rollwise.data.rows import as_json
     from rollwise.starters import bundled
+    from rollwise.tasks.rewarded import rewards_of
 
     if args.hard > args.easy:
         raise UserError(f"--hard {args.hard:g}: above --easy ({args.easy:g}); give a pass rate not above it")
@@ -41,6 +42,7 @@ def grade(args: Namespace) -> int:
     task = args.task or ("countdown" if starter else "data")
     file = open_file(args.file, task=task, args=row_args(args), starter=starter)
     settings = _settings(args, task, model)
+    file = scored(file, rewards_of(settings.reward))
     rows = open_rows(args.file)
     if any(COLUMN in rows[i] for i in file.numbers[:100]):
         raise UserError(f"{args.file}: has a column '{COLUMN}' already; grade the rows without it")

@@ -15,6 +15,8 @@ from rollwise.errors import UserError, nearest
 
 SHORT = {"reward": "function"}  # sections that may be given as the text of one of their keys
 
+TASKS_EXAMPLE = "{gsm8k: {args: {data: train.jsonl}}, chain_sum: {weight: 2}}"
+
 Tree = dict[str, Any]
 
 
@@ -87,8 +89,10 @@ def expand_aliases(tree: Tree, source: str) -> Tree:
     for name, value in tree.items():
         if not isinstance(name, str):
             raise UserError(f"{source}: key {name!r} is not text; {nearest(str(name), known)}")
+        if name == "tasks" and isinstance(value, list):
+            raise UserError(f"{source}: tasks is a list; it is a mapping of names, for example {TASKS_EXAMPLE}")
         if name == "tasks" and isinstance(value, dict):  # a number is the weight, as in a stage
-            value = {k: {"weight": v} if _is_number(v) else {} if v is None else v for k, v in value.items()}
+            value = {k: _data_set(k, v, source) for k, v in value.items()}
         entries |= _foreign(name, value, known, source) or {name: value}
     out: Tree = {}
     given: Tree = {}
@@ -101,6 +105,17 @@ def expand_aliases(tree: Tree, source: str) -> Tree:
             raise UserError(f"{source}: '{clash}' is given twice; keep one of the two")
         out, given = (merge(out, nested), given) if wide else (out, merge(given, nested))
     return merge(out, given)
+
+
+def _data_set(name: Any, value: Any, source: str) -> Any:
+    """An entry of `tasks`: a number is its weight, nothing its defaults, and `task_args` another name of `args`."""
+    if _is_number(value):
+        return {"weight": value}
+    if isinstance(value, dict) and "task_args" in value:
+        if "args" in value:
+            raise UserError(f"{source}: 'tasks.{name}.args' is given twice, also as task_args; keep one of the two")
+        return {("args" if k == "task_args" else k): v for k, v in value.items()}
+    return {} if value is None else value
 
 
 def _is_number(value: Any) -> bool:

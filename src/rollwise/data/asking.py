@@ -74,8 +74,6 @@ def _given(row: Row, columns: Columns) -> Any:
     value = cell(row, columns.prompt)
     if isinstance(value, str) and value.lstrip().startswith('[{"'):
         value = _spoken(value)
-    if isinstance(value, str) and not value.strip():
-        return None
     return value
 
 

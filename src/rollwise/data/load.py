@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import unicodedata
 from array import array
 from collections import Counter
@@ -18,7 +19,7 @@ from typing import Any, Literal
 from rollwise.data.asking import Question, question_of
 from rollwise.data.choices import options_of, spread_columns
 from rollwise.data.columns import COUNTDOWN, Columns, cell, census, choose
-from rollwise.data.golds import Gold, contradiction, gold_of, has_tests, raw_gold
+from rollwise.data.golds import WORKED, Gold, contradiction, gold_of, has_tests, raw_gold
 from rollwise.data.opening import open_rows
 from rollwise.data.pictures import mark_of
 from rollwise.data.routing import known_source, mathematical, source_of, unknown_source
@@ -26,6 +27,9 @@ from rollwise.data.rows import Row, Rows, as_json, is_empty
 from rollwise.errors import UserError, show
 
 META_BYTES = 2**14  # of one column in `meta`; larger ones stay in the file
+MARKED = ("####", "boxed")
+MOSTLY = 4  # rows that end in #### for each that does not, and then is a fault of the row
+WORDS = re.compile(r"[A-Za-z]{2,} +[A-Za-z]{2,}")
 PLAIN_SHARE = 0.8  # of golds that look mathematical, for a source that names no verifier
 
 
@@ -51,6 +55,16 @@ class Example:
     gold: Gold
     verifier: str
     meta: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stray:
+    """What was counted of an example before it was left out."""
+
+    verifier: str
+    no_formula: bool
+    answered: bool
+    bare: bool  # its prompt is text
 
 
 class Examples:
@@ -127,24 +141,46 @@ class Examples:
     def scan(self, count: int) -> None:
         """Look at the first `count` rows once. Raises UserError."""
         how: Counter[str] = Counter()
+        faults: list[tuple[int, str]] = []  # row, and why it cannot be used
+        stray: dict[int, _Stray] = {}  # by example: those whose gold is words that no mark ends
         answered = unplain = 0
         for number, row in enumerate(islice(iter(self.rows), count)):
             try:
                 question, options, gold, verifier = self._understood(row, number)
             except ValueError as error:
-                self.faults.append((self.rows.where(number), " ".join(str(error).split())))
+                faults.append((number, " ".join(str(error).split())))
                 continue
             if self.columns.rivals:
                 self._check_rivals(row, number, verifier, options, gold)
             how[gold.how] += 1
+            no_formula = verifier == "math" and not (isinstance(gold.answer, str) and mathematical(gold.answer))
+            if verifier in WORKED and gold.how not in MARKED and WORDS.search(str(gold.answer)):
+                stray[len(self.numbers)] = _Stray(verifier, no_formula, question.answered, question.text is not None)
             answered += question.answered
             self.bare_text += question.text is not None
             self.verifiers[verifier] += 1
-            unplain += verifier == "math" and not (isinstance(gold.answer, str) and mathematical(gold.answer))
+            unplain += no_formula
             self.numbers.append(number)
             self.keys.append(key_of(question, options))
+        if stray and how["####"] >= MOSTLY * len(stray):
+            why = f"{how['####']:,} of {count:,} rows end in ####, this one does not"
+            faults = sorted([*faults, *((self.numbers[at], why) for at in stray)])
+            answered -= sum(one.answered for one in stray.values())
+            unplain -= sum(one.no_formula for one in stray.values())
+            self._leave_out(stray)
+        self.faults = [(self.rows.where(number), why) for number, why in faults]
         self._check_plain(unplain)
         self._settle(count, how, answered)
+
+    def _leave_out(self, stray: Mapping[int, _Stray]) -> None:
+        """Forget examples that were counted."""
+        for one in stray.values():
+            self.verifiers[one.verifier] -= 1
+            self.bare_text -= one.bare
+        self.verifiers = +self.verifiers
+        kept = [i for i in range(len(self.numbers)) if i not in stray]
+        self.numbers = array("Q", (self.numbers[i] for i in kept))
+        self.keys = array("Q", (self.keys[i] for i in kept))
 
     def _check_rivals(self, row: Row, number: int, verifier: str, options: Mapping[str, str], gold: Gold) -> None:
         found = contradiction(row, self.columns, verifier, options, gold)
@@ -173,15 +209,18 @@ class Examples:
                 raise UserError(f"{where}: {reason}; {len(self.faults)} of {count} rows cannot be used{hint}")
             self.notes.append(f"{self.name}: {len(self.faults)} of {count} rows left out, the first {where}: {reason}")
         judged = " ".join(f"{name} {n:,}" for name, n in sorted(self.verifiers.items()))
-        self.notes.insert(
-            0, f"{self.name}: {self.columns}; rows by verifier: {judged}; {self.rows.nbytes / 1e6:,.1f} MB held"
-        )
+        self.notes.insert(0, f"{self.name}: {self.columns}; rows by verifier: {judged}; {held(self.rows.nbytes)} held")
         shortened = {mark: how[mark] for mark in ("####", "boxed") if how[mark]}
         if shortened:
             counts = " and ".join(f"{n:,} by {mark}" for mark, n in shortened.items())
             self.notes.append(f"{self.name}: golds reduced to the final answer: {counts}")
         if answered:
             self.notes.append(f"{self.name}: {answered:,} prompts ended in an assistant's turn, which was taken off")
+
+
+def held(nbytes: int) -> str:
+    """Bytes of memory in words."""
+    return f"{nbytes / 1e6:,.1f} MB" if nbytes >= 100_000 else f"{nbytes / 1e3:,.1f} kB"
 
 
 def shape_of(row: Row, columns: Columns, options: Mapping[str, str]) -> str:

@@ -18,7 +18,7 @@ from rollwise.records import Prompt, Verdict
 from rollwise.tasks.args import wrong
 from rollwise.tasks.base import PromptSource
 from rollwise.tasks.phrasing import prompt_of, speaks_for_itself
-from rollwise.tasks.sources import Split, is_held_out
+from rollwise.tasks.sources import Split, is_held_out, none_held
 from rollwise.verify.base import Verifier
 from rollwise.verify.scoring import Completion, infra_error
 from rollwise.verify.table import make_verifier, verifier_names
@@ -123,7 +123,7 @@ class DataTask:
         if not train:
             raise UserError(f"{examples.name}: every row is held out, none is left to train on; give more rows")
         if not apart:
-            raise UserError(f"{examples.name}: no row falls into the held-out eighth; give more rows or heldout_data")
+            raise UserError(f"{examples.name}: {none_held(len(examples))}")
         self.train: PromptSource = RowPrompts(self, examples, train, "train")
         self.heldout: PromptSource = RowPrompts(self, heldout, apart, "heldout")
         self._verifiers = verifiers_of(args, sorted({*examples.verifiers, *heldout.verifiers}), reading.verifier)
@@ -158,6 +158,11 @@ class DataTask:
         if left_out:
             notes.append(f"{left_out:,} training rows are also held out and were left out of training")
         return tuple(notes)
+
+    @property
+    def verifiers(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(self._verifiers)
 
     def judge(self, completions: Sequence[Completion]) -> list[Verdict]:
         """One verdict for each completion, in order, by the verifier of its row."""

@@ -34,6 +34,7 @@ class Named:
         self.train: PromptSource = NamedSource(task.train, name, prefix)
         self.heldout: PromptSource = NamedSource(task.heldout, name, prefix)
         self.notes = tuple(f"{name}: {note}" for note in task.notes)
+        self.verifiers: tuple[str, ...] = getattr(task, "verifiers", ())
         self._task = task
 
     def judge(self, completions: Sequence[Completion]) -> list[Verdict]:

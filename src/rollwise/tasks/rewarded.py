@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rollwise.config.schema import RewardConfig
+from rollwise.errors import UserError
 from rollwise.records import Verdict
 from rollwise.tasks.base import PromptSource, Task
 from rollwise.verify.scoring import Completion, judged
 from rollwise.verify.user import UserRewards
+
+UNJUDGED = "none"  # the verifier of rows without gold
+NOTHING_JUDGES = "nothing judges these rows (verifier none); give reward=file.py:function, or a verifier"
 
 
 class Rewarded:
@@ -41,12 +45,25 @@ def with_rewards(
     tasks: Mapping[str, Task], config: RewardConfig, note: Callable[[str], None] | None = None
 ) -> dict[str, Task]:
     """The tasks, scored by the functions that the config names, if it names any. `note` is told what the user should
-    know of those."""
-    functions = {config.function: 1.0} if config.function else config.functions
-    if not functions:
+    know of those. Raises UserError for rows that nothing would judge."""
+    rewards = rewards_of(config, note)
+    if rewards is None:
+        for name, task in tasks.items():
+            check_judged(name, getattr(task, "verifiers", ()))
         return dict(tasks)
-    rewards = UserRewards(functions, config.correct_at, note)
     return {name: Rewarded(task, rewards) for name, task in tasks.items()}
+
+
+def rewards_of(config: RewardConfig, note: Callable[[str], None] | None = None) -> UserRewards | None:
+    """The functions that the config names, if it names any."""
+    functions = {config.function: 1.0} if config.function else config.functions
+    return UserRewards(functions, config.correct_at, note) if functions else None
+
+
+def check_judged(name: str, verifiers: Iterable[str]) -> None:
+    """Raises UserError for rows without gold, where no function of the user is there to score them."""
+    if UNJUDGED in verifiers:
+        raise UserError(f"{name}: {NOTHING_JUDGES}")
 
 
 def user_rewards(tasks: Mapping[str, Task]) -> UserRewards | None:

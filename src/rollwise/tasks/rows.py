@@ -10,7 +10,7 @@ from rollwise.data import Row, open_rows
 from rollwise.data.columns import cell
 from rollwise.errors import UserError
 from rollwise.tasks.expressions import Problem
-from rollwise.tasks.sources import is_held_out
+from rollwise.tasks.sources import is_held_out, none_held
 
 EXAMPLE = 'a row is like {"nums": [3, 5, 7], "target": 26}'
 MAX_NUMBERS, MAX_VALUE = 16, 10**12 - 1  # what the verifier's limits leave room for
@@ -65,7 +65,7 @@ def split_rows(rows: list[Problem], file: str, heldout_file: str | None) -> tupl
         train = [p for p in rows if p.key not in keys]
         left_out = len(rows) - len(train)
     if not heldout:
-        raise UserError(f"{file}: no row falls into the held-out eighth; give more rows or task_args.heldout_data")
+        raise UserError(f"{file}: {none_held(len(rows))}")
     if not train:
         raise UserError(f"{file}: every row is held out, none is left to train on; give more rows")
     return train, heldout, left_out

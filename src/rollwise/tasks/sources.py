@@ -27,6 +27,14 @@ def is_held_out(canonical: str) -> bool:
     return hashlib.blake2b(canonical.encode(), digest_size=8).digest()[0] % HELDOUT_SHARE == 0
 
 
+def none_held(rows: int) -> str:
+    """What to do where the eighth is empty, for an error line."""
+    return (
+        f"no row falls into the held-out eighth of {rows:,} rows; give more rows, or others to hold out with "
+        "task_args.heldout_data=FILE"
+    )
+
+
 class Family(Protocol[Q]):
     """A kind of question that can be drawn at random. Questions are hashable; equal ones give equal prompts."""
 
