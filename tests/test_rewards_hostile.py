@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rollwise.cli.main import main
 from rollwise.records import Prompt, Verdict, VerdictKind
 from rollwise.verify.scoring import Completion
 from rollwise.verify.user import UserRewards
@@ -156,6 +157,25 @@ def test_what_a_function_does_to_its_arguments_reaches_nobody(tmp_path: Path, te
     found = rewards(tmp_path, text).verdicts(members, [WRONG] * 2)
     assert [v.score for v in found] == [0.0, 0.0]  # the second member saw what the first had not spoilt
     assert prompt == before
+
+
+def test_one_that_leaves_the_folder_takes_nothing_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The run's own folder was named by the way from where it was started."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r.py").write_text(
+        "import os\ndef f(completion: str):\n    os.chdir('/')\n    return len(completion)\n"
+    )
+    argv = ["train", "--output", "run", "--method", "grpo", "--set", "reward=r.py:f", "--set", "budget.steps=1"]
+    for setting in ("prompts_per_step=2", "group_size=2", "eval.prompts=2", "eval.every=1"):
+        argv += ["--set", setting]
+    assert main(argv) == 0, capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    assert (tmp_path / "run" / "report.html").is_file()
+    (tmp_path / "run" / "report.html").unlink()
+    assert main(["resume", "run", "--set", "budget.steps=2"]) == 0, capsys.readouterr().err
+    assert (tmp_path / "run" / "report.html").is_file() and (tmp_path / "run" / "checkpoints" / "step_2").is_dir()
 
 
 def test_under_a_running_loop(tmp_path: Path) -> None:

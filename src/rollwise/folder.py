@@ -38,14 +38,15 @@ class Display(Protocol):
 
 
 def free_output(config: RunConfig) -> Path:
-    """The folder asked for, which must be free; or, where none was, the first free one of the default name."""
+    """The folder asked for, which must be free; or, where none was, the first free one of the default name. Absolute: a
+    reward function may change the working folder later."""
     if config.output:
         output = _path(config.output)
         check_free(output)
-        return output
+        return output.absolute()
     name = f"runs/{title(config)}-{config.method}-seed{config.seed}"
     candidates = (Path(name if n == 1 else f"{name}-{n}") for n in itertools.count(1))
-    return next(c for c in candidates if not _in_use(c))
+    return next(c for c in candidates if not _in_use(c)).absolute()
 
 
 def _path(text: str) -> Path:

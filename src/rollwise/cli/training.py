@@ -43,7 +43,7 @@ def resume(args: Namespace) -> int:
         report = settings.log.report
         return settings
 
-    output = Path(args.run)
+    output = Path(args.run).absolute()
     with _way_on(lambda: args.run), open_console(args.quiet) as console:
         clock = time.monotonic()
         event = run.resume(output, changes, console, anew=args.resume_reset)

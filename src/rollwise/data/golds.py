@@ -75,12 +75,24 @@ def raw_gold(row: Row, columns: Columns) -> Any:
         value = value[member] if member else None
     while isinstance(value, list | tuple) and len(value) == 1:
         value = value[0]
+    if isinstance(value, bytes):
+        return _decoded(value)
     return list(value) if isinstance(value, tuple) else value
+
+
+def _decoded(value: bytes) -> str:
+    """Text that a table holds as bytes. Raises ValueError where it is none."""
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ValueError("its gold is bytes that are no UTF-8 text") from None
 
 
 def _text(value: Any) -> str:
     if isinstance(value, str):
         return utf8(value)
+    if isinstance(value, bytes):
+        return _decoded(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         plain = as_json(value)
         return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)

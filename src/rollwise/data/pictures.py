@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from rollwise.records import Image
 
 MAX_BYTES = 20 * 2**20  # of one picture
 MAX_PICTURES = 32  # of one row
+MAX_PIXELS = 2**26  # of one picture, as many as a model's own processor is given; a small file can claim any number
+HEAD = 2**16  # bytes that are looked at for the size of a picture in a file
+JPEG_FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 PROBE = 4096
 
 
@@ -26,6 +30,32 @@ def kind_of(head: bytes) -> str | None:
     if head.startswith((b"GIF87a", b"GIF89a")):
         return "GIF"
     return "WebP" if head[:4] == b"RIFF" and head[8:12] == b"WEBP" else None
+
+
+def size_of(data: bytes) -> tuple[int, int] | None:
+    """Width and height in pixels as the first bytes of the file claim them; None where they are not among those."""
+    kind = kind_of(data)
+    if kind == "PNG" and data[12:16] == b"IHDR" and len(data) >= 24:
+        return struct.unpack(">II", data[16:24])
+    if kind == "GIF" and len(data) >= 10:
+        return struct.unpack("<HH", data[6:10])
+    if kind == "WebP" and data[12:16] == b"VP8X" and len(data) >= 30:
+        return 1 + int.from_bytes(data[24:27], "little"), 1 + int.from_bytes(data[27:30], "little")
+    if kind == "JPEG":  # segments, each with its length, up to the one that begins the picture
+        at = 2
+        while at + 9 <= len(data) and data[at] == 0xFF:
+            if data[at + 1] in JPEG_FRAMES:
+                height, width = struct.unpack(">HH", data[at + 5 : at + 9])
+                return width, height
+            at += 2 + max(2, int.from_bytes(data[at + 2 : at + 4], "big"))
+    return None  # the other kinds of WebP cannot be larger than MAX_PIXELS by much
+
+
+def _small(head: bytes, name: str) -> None:
+    """Raises ValueError for a picture that is refused before it would be decoded."""
+    size = size_of(head)
+    if size is not None and size[0] * size[1] > MAX_PIXELS:
+        raise ValueError(f"{name} of {size[0]:,} x {size[1]:,} pixels, more than {MAX_PIXELS:,}; scale it down before")
 
 
 def picture(value: Any, folder: Path | None) -> bytes | Path:
@@ -66,6 +96,7 @@ def _checked(data: bytes) -> bytes:
         raise ValueError(f"a picture of over {MAX_BYTES:,} bytes")
     if kind_of(data[:16]) is None:
         raise ValueError("a picture that is no PNG, JPEG, WebP or GIF")
+    _small(data, "a picture")
     return data
 
 
@@ -83,12 +114,13 @@ def _beside(name: str, folder: Path | None) -> Path:
         if path.stat().st_size > MAX_BYTES:
             raise ValueError(f"picture {name[:60]} has over {MAX_BYTES:,} bytes")
         with path.open("rb") as stream:
-            head = stream.read(128)
+            head = stream.read(HEAD)
     except OSError as error:
         raise ValueError(f"picture {name[:60]} cannot be read ({error.strerror})") from None
     if kind_of(head) is None:
         pointer = head.startswith(b"version https://git-lfs")
         raise ValueError(f"picture {name[:60]} is " + ("a Git LFS pointer" if pointer else "no PNG, JPEG, WebP or GIF"))
+    _small(head, f"picture {name[:60]}")
     return path
 
 

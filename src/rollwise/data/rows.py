@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from rollwise.data.pictures import kind_of
 from rollwise.errors import UserError
 
 Row = dict[str, Any]
@@ -144,7 +145,8 @@ def is_empty(value: Any) -> bool:
 
 
 def as_json(value: Any) -> Any:
-    """The value as JSON can hold it: times as ISO text, decimals as text, bytes as base64, NaN and infinity as null."""
+    """The value as JSON can hold it: times as ISO text, decimals as text, bytes as the text they are in UTF-8, or else
+    as base64 (pictures always), NaN and infinity as null."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
@@ -154,9 +156,18 @@ def as_json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [as_json(v) for v in value]
     if isinstance(value, bytes):
-        return base64.b64encode(value).decode("ascii")
+        return _of_bytes(value)
     if isinstance(value, datetime.datetime | datetime.date | datetime.time):
         return value.isoformat()
     if isinstance(value, decimal.Decimal):
         return str(value)
     return str(value)
+
+
+def _of_bytes(value: bytes) -> str:
+    if kind_of(value[:16]) is None:
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError:
+            pass
+    return base64.b64encode(value).decode("ascii")

@@ -7,13 +7,14 @@ import importlib
 import io
 import json
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from rollwise.data.jsonl import read_bytes
 from rollwise.data.rows import MAX_ROW, ListedRows, Row, Rows
-from rollwise.errors import UserError
+from rollwise.errors import UserError, show
 
 MAX_TABLE = 2**34  # bytes of a Parquet file, decompressed
 BATCH = 1024  # rows turned into Python objects at once
@@ -32,6 +33,8 @@ class ArrowRows:
 
     def __init__(self, name: str, table: Any, folder: Path | None) -> None:
         self._name, self._folder = name, folder
+        if twice := [n for n, count in Counter(table.column_names).items() if count > 1]:
+            raise UserError(f"{name}: two columns have one name ({show(twice[0])}); rename one of them")
         self._batches = table.to_batches()
         self._starts: list[int] = []
         self._total = 0
