@@ -77,6 +77,71 @@ def test_gsm8k(gold: Any, text: str, want: str) -> None:
         assert found.detail.startswith("gold: ")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- 18",
+        "\u201418",
+        "\u201218",
+        "\u201118",
+        "\ufe6318",
+        "\u207b18",
+        "- $18",
+        "-**18**",
+        "minus 18",
+        "negative 18",
+        "not 18",
+        "18 million",
+        "18k",
+        "18 dozen",
+        "18 and a half",
+        "18 squared",
+        "18\\pi",
+        "18x",
+        "18!",
+        "18 * x",
+        "18 + x",
+        "sqrt(18)",
+        "x18",
+        ">18",
+        "less than 18",
+        "half of 18",
+        "18 or seventeen",
+        "1,8",
+        ",18",
+        "18, 17",
+        "18. Or 17",
+        "36:2",
+        "~18",
+    ],
+)
+def test_gsm8k_is_one_number_and_nothing_more(text: str) -> None:
+    assert verdict(GSM8K, "18", f"#### {text}").kind is VerdictKind.wrong
+
+
+@pytest.mark.parametrize(
+    ("gold", "text"),
+    [
+        ("-18", "#### - 18"),
+        ("-18", "#### \u2014$18"),
+        ("18", "#### **$18**"),
+        ("18", "#### 18 miles per hour"),
+        ("18", "The answer is $18/day"),
+        ("18", "The answer is **18 dollars**."),
+        ("18", "I have 18"),
+        ("1800", "#### $1,800.00"),
+        ("18000000", "#### 18 million"),
+    ],
+)
+def test_gsm8k_as_models_write_it(gold: str, text: str) -> None:
+    assert verdict(GSM8K, gold, text).kind is VerdictKind.correct
+
+
+def test_a_gsm8k_gold_over_a_limit_says_nothing_of_the_answer() -> None:
+    found = verdict(GSM8K, 1e308, "#### 18")
+    assert (found.kind, found.detail) == (VerdictKind.infra_error, "gold: over 50 digits in a number")
+
+
 def test_gsm8k_cut_short() -> None:
     assert verdict(GSM8K, "18", "#### 18", stop=StopReason.length).kind is VerdictKind.invalid
     assert verdict(GSM8K, "18", "#### 18\nand", stop=StopReason.length).kind is VerdictKind.correct
@@ -120,6 +185,44 @@ FIVE = {"options": ["A)125", "B)150", "C)200", "D)250", "E)None of these"]}
 def test_choice(text: str, want: str) -> None:
     found = verdict(CHOICE, "C", text, FIVE)
     assert found.kind == want, found.detail
+
+
+CITIES = {"options": ["Paris", "dog", "Rome", "London"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("Answer: C. dog", "wrong"),
+        ("\\boxed{C: all}", "wrong"),
+        ("\\boxed{C. dog and cat}", "wrong"),
+        ("\\boxed{C. Madrid}", "wrong"),
+        ("Answer: C: Rome or D: Berlin", "wrong"),
+        ("The answer is C. No, D.", "wrong"),
+        ("The answer is C. D", "wrong"),
+        ("The answer is C. London is the capital of it", "wrong"),
+        ("The wrong answer is C.", "wrong"),
+        ("Not\nC", "invalid"),
+        ("\\boxed{C. Rome}", "correct"),
+        ("The answer is C, Rome.", "correct"),
+        ("The answer is **C**: Rome", "correct"),
+        ("The answer is C (Rome)", "correct"),
+        ("The answer is C - Rome", "correct"),
+        ("The answer is C because Rome is the capital.", "correct"),
+        ("The answer is C. Rome is the capital of it.", "correct"),
+        ("Option C is correct.", "correct"),
+        ("The correct option is C.", "correct"),
+    ],
+)
+def test_a_letter_with_text_must_have_that_options_text(text: str, want: str) -> None:
+    found = verdict(CHOICE, "C", text, CITIES)
+    assert found.kind == want, found.detail
+
+
+def test_a_letter_with_an_option_that_is_a_number() -> None:
+    numbers = {"options": ["1", "2", "4", "5"]}
+    texts = ["\\boxed{C) 4}", "Answer: C. 4", "\\boxed{C) 5}", "Answer: C. 5"]
+    assert kinds(CHOICE, "C", texts, numbers) == ["correct", "correct", "wrong", "wrong"]
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 A letter may stand as `C`, `(C)`, `C.`, `\\text{C}`, `Option C` or `C: the option's text`, in a box, behind "answer is"
 or alone on the last line. Where the row holds its options (`meta["options"]` or `["choices"]`), the text of an option
-stands for its letter; a letter with the text or the value of anything but that option is wrong (a reason may follow). The gold is a letter, a set of
-letters, the place of the option counted from 0, or an option's text.
+stands for its letter; a letter with the text or the value of anything but that option is wrong (a reason may
+follow). The gold is a letter, a set of letters, the place of the option counted from 0, or an option's text.
 """
 
 from __future__ import annotations
@@ -25,9 +25,13 @@ LETTERS = "ABCDEFGHIJ"
 MAX_ANSWER = 1024  # characters: an option's text may be a sentence
 MARKS = (*ANSWER_MARKS, "option is", "choice is", "option:", "choice:")
 LABELLED = re.compile(r"\s*\(?([A-Ja-j])\s*[).:．、]\s*", re.ASCII)
-BEFORE_TEXT = re.compile(r"\s*\(?([A-J])\)?(?:\s*[).:．、,]\s*|\s+[-–—]\s+|\s*(?=\()|\s+(?=(?i:because|since|as|is)\b))(.*)", re.DOTALL)
+BEFORE_TEXT = re.compile(
+    r"\s*\(?([A-J])\)?(?:\s*[).:．、,]\s*|\s+[-–—]\s+|\s*(?=\()|\s+(?=(?i:because|since|as|is)\b))(.*)", re.DOTALL
+)
 WRAPPED_LABEL = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\{\s*(\(?[A-J]\)?[.:)]?\s*)\}")
-REASONED = re.compile(r"(?i)(?:because|since|as)\b|(?:is|would be)(?: the)? (?:correct|right|best|true)(?: (?:answer|option|choice|one))?$")
+REASONED = re.compile(
+    r"(?i)(?:because|since|as)\b|(?:is|would be)(?: the)? (?:correct|right|best|true)(?: (?:answer|option|choice))?$"
+)
 OTHER_LABEL = re.compile(r"^\W*[A-J]{1,10}\W*$|\b[B-HJ]\s*[).:]|\b(?:or|and)\b[^.]*\b[A-J]\b")
 LEADING = re.compile(r"(?i)(?:the\s+)?(?:correct\s+)?(?:option|choice|answer)\s*:?\s+")
 WRAPPERS = ("\\text", "\\textbf", "\\mathrm", "\\mathbf", "\\mbox")
@@ -150,7 +154,9 @@ def _agrees(letter: str, rest: str, options: Mapping[str, str]) -> bool:
     if isinstance(verdict, Verdict) and verdict.kind is VerdictKind.correct:
         return True
     others = [_alike(v) for k, v in options.items() if k != letter and v]
-    sentence = len(WORDS.findall(rest)) > len(WORDS.findall(options[letter])) + 2 and len(WORDS.findall(rest)) > SHORTEST
+    sentence = (
+        len(WORDS.findall(rest)) > len(WORDS.findall(options[letter])) + 2 and len(WORDS.findall(rest)) > SHORTEST
+    )
     return sentence and "\\" not in rest and not OTHER_LABEL.search(rest) and not _alike(rest).startswith(tuple(others))
 
 

@@ -146,7 +146,9 @@ def _relations(gold: Value, answer: Value) -> Tri:
     assert isinstance(relation, Relation)
     if relation.sign != "=":
         return False
-    if not relation.name or (relation is answer and not plain_name(relation.name)):  # 1/2 = 0.5 as an answer: both sides must be the gold
+    if not relation.name or (
+        relation is answer and not plain_name(relation.name)
+    ):  # 1/2 = 0.5 as an answer: both sides must be the gold
         both = (relation.left, relation.right)
         return relation is not gold and all(equal(other, side) is True for side in both)
     return equal(relation.right, other) if relation is gold else equal(other, relation.right)

@@ -24,7 +24,7 @@ MARKS = ("####", "answer is", "answer:", "answer :", "answer**:", "answer:**", "
 DIGITS = r"[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?|\.[0-9]+"
 SIGNED = r"(?P<sign>[-+]?)\s*(?P<money>[$£€]?)\s*(?P<inner>-?)\s*"
 LINE = re.compile(SIGNED + f"(?P<digits>{DIGITS})(?![0-9]|,[0-9])(?P<rest>.*)", re.DOTALL)
-UNIT = re.compile(r"\s*(?:%|\\%|°|[$£€¢])?(?:[\s-]*[A-Za-z]{2,}(?:/[A-Za-z]{1,6})?){0,3}\s*(?:[$£€])?")
+UNIT = re.compile(r"\s*(?:%|\\%|°|[$£€¢])?(?:/[a-z]{1,6})?(?:[\s-]*[A-Za-z]{2,}(?:/[A-Za-z]{1,6})?){0,3}\s*(?:[$£€])?")
 FOUND = re.compile(f"(?<![0-9])(?:{DIGITS})")
 BOLD = re.compile(r"(?<![0-9A-Za-z)])\*\*([^*]+)\*\*(?![0-9A-Za-z(])")
 BEFORE = re.compile(r"([A-Za-z']+)[\s:]*$")
@@ -78,7 +78,7 @@ def _verdict(text: str, answer: object, stop: StopReason) -> Verdict:
         given = _last_number(found.text, stop)  # a short line without any mark: I have 18
     if given is not None:
         return _judged(given, want)
-    if "\\" not in found.text and not any(c.isdigit() for c in found.text):
+    if found.text.lstrip("$ ")[:1] in ("~", "≈") or not any(c.isdigit() for c in found.text):
         return judged(False, "not one number")
     verdict = compare(read_gold(gold), found.text)  # LaTeX, as in \frac{1}{2} or 18 \text{ dollars}
     return verdict if isinstance(verdict, Verdict) and ":" not in found.text else judged(False, "not one number")
@@ -120,11 +120,10 @@ def _last_number(text: str, stop: StopReason) -> Fraction | str | None:
     if stop is StopReason.length:
         return None
     tail = text[-WINDOW:].rpartition("</think>")[2].translate(INVISIBLE).translate(ALL_DASHES).replace("\\$", "$")
-    found = None
-    for found in FOUND.finditer(tail):
-        pass
-    if found is None:
+    all_found = list(FOUND.finditer(tail))
+    if not all_found:
         return None
+    found = all_found[-1]
     before, behind = tail[: found.start()], tail[found.end() :].lstrip("*")
     if before[-1:].isalpha():
         return None

@@ -19,7 +19,9 @@ FIGURES = names("angle triangle measuredangle")
 FUNCTION_LETTERS = NAMED | frozenset("yuvwTSVN")  # that name a function where the gold does not say so
 LABEL_WORDS = names("sum product difference remainder quotient total power root score loss is")
 LONGEST_LABEL = 4  # words
-NAME = re.compile(r"(?P<base>\\?[A-Za-z]+'*(?:_(?:\{[^{}]*\}|[^{}()]))?'*)(?P<inverse>\^\{?-1\}?)?(?:\((?P<inside>.*)\))?")
+NAME = re.compile(
+    r"(?P<base>\\?[A-Za-z]+'*(?:_(?:\{[^{}]*\}|[^{}()]))?'*)(?P<inverse>\^\{?-1\}?)?(?:\((?P<inside>.*)\))?"
+)
 
 
 def name_of(found: Sequence[Token]) -> str:
@@ -78,6 +80,12 @@ def plain_name(name: str) -> bool:
         return False
     match = NAME.fullmatch(name)
     return match is None or match["inside"] is None or match["base"][0] in FUNCTION_LETTERS
+
+
+def mentions(found: Sequence[Token], name: str) -> bool:
+    """Whether the variable stands among the tokens; `y_0` is another."""
+    behind = [*(t.text for t in found[1:]), ""]
+    return any(t == Token("letter", name) and b not in ("_", "'") for t, b in zip(found, behind, strict=False))
 
 
 def same_name(gold: str, answer: str) -> bool:

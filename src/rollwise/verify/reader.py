@@ -14,7 +14,7 @@ from rollwise.verify import algebra
 from rollwise.verify.algebra import Quotient
 from rollwise.verify.expressions import Expression
 from rollwise.verify.latex import CLOSING, OPENING, Different, Limits, Token, Unreadable, names, tokens
-from rollwise.verify.naming import name_of
+from rollwise.verify.naming import mentions, name_of
 from rollwise.verify.units import trimmed, with_plus, without_unit
 
 
@@ -268,12 +268,12 @@ def _one_relation(sign: str, left: list[Token], right: list[Token], limits: Limi
     name = name_of(left)
     if sign == "=" and not name and name_of(right):  # 5 = x: turned round
         name, left, right = name_of(right), right, left
-    if sign == "=" and len(name) == 1 and _has(right, name):  # x = 0x: not solved
+    if sign == "=" and len(name) == 1 and mentions(right, name):  # x = 0x: not solved
         name = ""
     value = _side(right, limits)
     if sign == "in":
         return value
-    lhs: Value = Words(_flat(left)) if any(t.kind == "text" for t in left) else _side(left, limits)
+    lhs = _left(left, name, limits)
     if sign in ("=", "ne"):
         return Relation(sign, lhs, value, name)
     if not name and name_of(right):  # 3 < x: turned round
@@ -287,10 +287,15 @@ def _one_relation(sign: str, left: list[Token], right: list[Token], limits: Limi
     return Relation(sign, lhs, value, "")
 
 
-def _has(found: list[Token], name: str) -> bool:
-    """Whether the variable stands among the tokens; `y_0` is another."""
-    behind = [*found[1:], Token("space", " ")]
-    return any(t == Token("letter", name) and b.text not in ("_", "'") for t, b in zip(found, behind, strict=True))
+def _left(left: list[Token], name: str, limits: Limits) -> Value:
+    if any(t.kind == "text" for t in left):
+        return Words(_flat(left))
+    try:
+        return _side(left, limits)
+    except Unreadable:
+        if not name:
+            raise
+        return Words(_flat(left))  # a name that is no value: \angle A
 
 
 def _side(found: list[Token], limits: Limits) -> Value:

@@ -18,13 +18,13 @@ ORDERED = (
 COUNTING = {word: value for value, word in enumerate(ORDERED.split())}
 NUMBERS = names(f"{ORDERED} thirty forty fifty sixty seventy eighty ninety")
 PARTS = names(
-    "half halves third thirds quarter quarters fourth fourths fifth fifths sixth sixths seventh sevenths eighth eighths "
-    "ninth ninths tenth tenths hundredth hundredths thousandth thousandths millionth millionths"
+    "half halves third thirds quarter quarters fourth fourths fifth fifths sixth sixths seventh sevenths eighth "
+    "eighths ninth ninths tenth tenths hundredth hundredths thousandth thousandths millionth millionths"
 )
 OPERATORS = names(
     "plus minus times over into divided multiplied by squared cubed factorial sqrt root power pi point mod modulo "
-    "double twice triple doubled tripled halved negative positive infinity log ln sin cos tan exponent exp remainder sum "
-    "product difference quotient reciprocal inverse to k mil mn bn tn"
+    "double twice triple doubled tripled halved negative positive infinity log ln sin cos tan exponent exp remainder "
+    "sum product difference quotient reciprocal inverse to k mil mn bn tn"
 )
 HEDGES = names(
     "or and maybe perhaps possibly probably about around approximately approx roughly nearly almost either least most "
@@ -32,7 +32,8 @@ HEDGES = names(
     "should wait short debt loss pair pairs score gross"
 )
 NEGATIONS = names(
-    "not no never neither nor none wrong false incorrect except without non cannot isn aren is was be are untrue mistake"
+    "not no never neither nor none wrong false incorrect except without non cannot isn aren is was be are "
+    "untrue mistake"
 )
 CHANGING = frozenset(MULTIPLIERS) | NUMBERS | PARTS | OPERATORS | HEDGES | NEGATIONS
 WORD = re.compile(r"[^\W\d_]+")

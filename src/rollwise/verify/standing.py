@@ -17,15 +17,19 @@ NEGATED = re.compile(
     r"|(?:n't|cannot|can't) (?:think|believe|say|be|mean|follow))\b|\b(?:if|whether) the (?:final |correct )?$"
 )
 OPENERS = re.compile(
-    r"(?:^|[.!?;,:]\s+|\n\s*)[*\s]*(?:or(?! (?:equivalent|approx|about|roughly|simply|in other))|no(?=[,.\s]+(?:wait|it|the|\$|[a-j]\b|\d|$))"
+    r"(?:^|[.!?;,:]\s|\n)[*\s]*(?:or(?! (?:equivalent|approx|about|roughly|simply|in other))"
+    r"|no(?=[,.\s]+(?:wait|it|the|\$|[a-j]\b|\d|$))"
     r"|wait|actually|alternatively|maybe|perhaps|possibly|hmm|sorry|correction)\b"
 )
 DOUBTED = re.compile(
     r"\b(?:it|answer|this|that|value|result) (?:could|might|may|should) (?:also |well |instead )*be\b"
-    r"|\b(?:could|might) also be\b|\b(?:is|was|it's) (?:wrong|incorrect|not correct|not right|a mistake|not the answer)\b"
+    r"|\b(?:could|might) also be\b"
+    r"|\b(?:is|was|it's) (?:wrong|incorrect|not correct|not right|a mistake|not the answer)\b"
     r"|\b(?:correct|right|real|true|actual) (?:answer|one|value)(?: is|:)"
 )
-BARE = re.compile(r"\s*[(*$]*(?:[-+]?[0-9][0-9.,/]*|[A-Ja-j]|\\[a-z]+\{[^{}\n]{0,40}\}(?:\{[^{}\n]{0,40}\})?)[)*$]*\s*[.!]?\s*$")
+BARE = re.compile(
+    r"\s*[(*$]*(?:[-+]?[0-9][0-9.,/]*|[A-Ja-j]|\\[a-z]+\{[^{}\n]{0,40}\}(?:\{[^{}\n]{0,40}\})?)[)*$]*\s*[.!]?\s*$"
+)
 SENTENCES = re.compile(r"[.!?]\s+|\n+")
 OPERATED = re.compile(
     r"(?:[+*/^_<>≠±·×÷]|\\(?:neq?|not|cdot|times|div|pm|mp|neg|sqrt|log|ln|sin|cos|tan)|\\not\s*=|!=)\s*[({]?$"
@@ -33,9 +37,12 @@ OPERATED = re.compile(
 WRAPPED = re.compile(r"(?:\^|_|\\sqrt|\\phantom|\\x?cancel|\\[dt]?frac|\\[dt]?frac\s*\{[^{}]*\}|\\overline)\s*\{$")
 LAST_WORD = re.compile(r"([a-z']+)\W{0,3}(?:\\text\{)?$")
 GLUED = re.compile(
-    r"\s*(?:[+*/^_!±·×÷²³]|\\(?:cdot|times|div|pm|mp|pi|sqrt|frac|dfrac|tfrac|pmod|bmod|cup|lor|vee)(?![a-z])|[0-9])"
+    r"\s*(?:[+*/_!±·×÷²³]|\^(?!\s*\{?\s*\\circ)|[abcdefijkopqrtuvwxyz](?![a-z])"
+    r"|\\(?:cdot|times|div|pm|mp|pi|sqrt|frac|dfrac|tfrac|pmod|bmod|cup|lor|vee)(?![a-z])|[0-9])"
 )
-GLUED_PROSE = re.compile(r"(?:\$|\\\))?(?:[.,][0-9]|[0-9^_]|[*/×][0-9a-z(]|\+[0-9]|!\s*=)")
+GLUED_PROSE = re.compile(
+    r"(?:\$|\\\))?(?:[.,][0-9]|[0-9_]|\^(?!\s*\{?\s*\\circ)| *[-+*/−^] *[0-9]|[*/×][0-9a-z(]|\+[0-9]|!\s*=)"
+)
 NEXT_WORD = re.compile(r"(?:\$|\\\)|\\\]|\s|\*(?!\*\w)|~|\\[ ,;]|\\(?:text|mathrm|textbf)\s*\{)*([a-z]+)")
 MINUS = re.compile(f"[{re.escape(DASHES)}]")
 
@@ -71,10 +78,10 @@ def glued(before: str, after: str) -> bool:
     inside = in_mathematics(before)
     lead = before.rstrip(" ").rstrip("$").rstrip(" ") if not inside else before.rstrip()
     gap = before[-1:] == " "
-    if MINUS.match(lead[-1:]) and (inside or not gap or before.rstrip(" ").endswith("$")):
-        if not (not inside and lead[-3:-1] == "--"):
-            return True
-    if WRAPPED.search(lead[-80:]) or (inside and OPERATED.search(lead[-20:])) or lead[-1:].isdigit() and not gap:
+    minus = MINUS.match(lead[-1:]) and (inside or not gap or before.rstrip(" ").endswith("$"))
+    if minus and (inside or lead[-3:-1] != "--"):
+        return True
+    if WRAPPED.search(lead[-80:]) or (inside and OPERATED.search(lead[-20:])) or (lead[-1:].isdigit() and not gap):
         return True
     word = LAST_WORD.search(lead.lower()[-30:])
     if word and word[1] in ("not", "never", "minus", "negative", "neither", "nor", "isn't", "half", "twice"):
@@ -82,7 +89,7 @@ def glued(before: str, after: str) -> bool:
     if (inside and (GLUED.match(after) or re.match(r"\s*[-−]\s*[0-9a-z\\]", after))) or GLUED_PROSE.match(after):
         return True
     following = NEXT_WORD.match(after)
-    return bool(following) and _alters(following[1], after[following.end() :])  # type: ignore[index]
+    return following is not None and _alters(following[1], after[following.end() :])
 
 
 def _alters(word: str, after: str) -> bool:

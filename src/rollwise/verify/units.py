@@ -17,8 +17,10 @@ SPELLINGS = {
     "dm": "dm decimeter decimeters decimetre decimetres", "m": "m meter meters metre metres", "nm": "nm",
     "km": "km kilometer kilometers kilometre kilometres", "in": "in inch inches", "ft": "ft feet foot",
     "yd": "yd yard yards", "mile": "mi mile miles", "mg": "mg milligram milligrams", "g": "g gram grams",
-    "kg": "kg kilogram kilograms", "lb": "lb lbs pound pounds", "oz": "oz ounce ounces", "ton": "t ton tons tonne tonnes",
-    "ml": "ml milliliter milliliters millilitre millilitres", "l": "l liter liters litre litres", "h": "h hr hrs hour hours",
+    "kg": "kg kilogram kilograms", "lb": "lb lbs pound pounds", "oz": "oz ounce ounces",
+    "ton": "t ton tons tonne tonnes",
+    "ml": "ml milliliter milliliters millilitre millilitres", "l": "l liter liters litre litres",
+    "h": "h hr hrs hour hours",
     "gallon": "gallon gallons", "cup": "cup cups", "pint": "pint pints", "quart": "quart quarts",
     "min": "min mins minute minutes", "s": "s sec secs second seconds", "ms": "ms millisecond milliseconds",
     "day": "d day days", "week": "week weeks", "month": "month months", "year": "year years",
@@ -30,6 +32,7 @@ SPELLINGS = {
     "mile/h": "mph", "km/h": "kmh kph",
 }  # fmt: skip
 PHYSICAL = {word: unit for unit, words in SPELLINGS.items() for word in words.split()}
+OF_ANGLES = names("sin cos tan cot sec csc")
 LETTERS = frozenset("mglLsShHdtnNJjWVAKCFT")  # that are a unit by themselves, in text
 OPPOSED = [
     names(group)
@@ -40,7 +43,7 @@ OPPOSED = [
     )
 ]  # fmt: skip
 WORD = re.compile(r"[^\W\d_]+")
-ALLOWED = re.compile(r"[^\W_]*(?:[ ~./\-'’^°%$€¢(),·⋅{}][^\W_]*)*")
+ALLOWED = frozenset(" ~./-'’^°%$€¢(),·⋅{}")
 
 
 def physical(unit: str) -> str:
@@ -76,11 +79,11 @@ def _checked(unit: str, *, alone: bool) -> str:
     text = unit.replace("a.m", "am").replace("p.m", "pm")
     words = WORD.findall(text)
     squared = [w for w in words if w.lower() in ("squared", "cubed") and physical(unit)]
-    wrong = [w for w in words if w.lower() in CHANGING and w not in squared and not PHYSICAL.get(w.lower(), "") == "k"]
+    wrong = [w for w in words if w.lower() in CHANGING and w not in squared]
     if wrong and not (wrong == ["times"] and words[-1] == "times") and not (alone and physical(unit)):
         raise Different(f"'{wrong[0]}' beside a number")
     lone = [w for w in words if len(w) == 1 and w.isascii() and w not in LETTERS and not (w == "a" and len(words) > 2)]
-    if lone or ".." in text or not ALLOWED.fullmatch(text) or not (words or text.strip(" ~-")):
+    if lone or ".." in text or not all(c.isalnum() or c in ALLOWED for c in text) or not (words or text.strip(" ~-")):
         raise Different("no unit")
     return unit
 
@@ -114,11 +117,12 @@ def without_unit(found: list[Token]) -> tuple[list[Token], str]:
     elif texts[-4:] in (["^", "{", "2", "}"], ["^", "{", "3", "}"]):
         power, raised = power - 4, texts[-2]
     end, unit = power, ""
+    inside = any(t.kind == "command" and t.text in OF_ANGLES for t in kept)  # \sin 1^\circ
     while end > 1:
         start, word, sure = end, "", False
-        if texts[end - 2 : end] == ["^", "circ"]:
+        if texts[end - 2 : end] == ["^", "circ"] and not inside:
             start, word, sure = end - 2, "degrees", True
-        elif texts[end - 4 : end] == ["^", "{", "circ", "}"]:
+        elif texts[end - 4 : end] == ["^", "{", "circ", "}"] and not inside:
             start, word, sure = end - 4, "degrees", True
         elif kept[end - 1].kind == "text" or kept[end - 1].text == "%":
             start, word, sure = end - 1, kept[end - 1].text, True
@@ -144,5 +148,6 @@ def without_unit(found: list[Token]) -> tuple[list[Token], str]:
         unit = others
     if raised and not physical(unit) and unit not in ("units", "unit"):
         raise Different("a power of words")
-    _checked(unit, alone=len(unit.split()) == 1)
+    if unit:
+        _checked(unit, alone=len(unit.split()) == 1)
     return left, f"{unit}^{raised}" if raised else unit

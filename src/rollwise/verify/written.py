@@ -1,4 +1,4 @@
-"""Ways models write a value that is right: `4 (four)`, `10 m`, `\\sqrt2 \\approx 1.414`. For answers only, never golds."""
+"""How models write a right value: `4 (four)`, `10 m`, `\\sqrt2 \\approx 1.414`. For answers only, never for golds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rollwise.verify.latex import Different, Limits
 from rollwise.verify.reader import Reading, Relation, Scalar, readings
 from rollwise.verify.spoken import COUNTING
 
-TWICE = re.compile(r"(-?[0-9]{1,2})\s*\((?:\\text\{)?([a-z]+)\}?\)")
+TWICE = re.compile(r"(-?[0-9]{1,2})\s*(?:\\text\{\s*)?\(([a-z]+)\)\s*\}?")
 METRES = re.compile(r"(-?[0-9][0-9,]*(?:\.[0-9]+)?)\s+([mgshLNJW])")
 DECIMAL = re.compile(r"(-?[0-9]{1,12}(?:\.([0-9]{1,12}))?)\s*(?:\\text\{[a-zA-Z ]{1,20}\})?")
 APPROX = re.compile(r"\\approx(?![A-Za-z])")
@@ -34,6 +34,8 @@ def as_meant(text: str, gold: tuple[Reading, ...], limits: Limits) -> str:
     exact = algebra.approximate(value.value) if isinstance(value, Scalar) else None
     if exact is None:
         return text
-    if abs(exact - float(decimal[1])) > 1.01 * 10.0 ** -len(decimal[2] or ""):
+    unit = 10.0 ** -len(decimal[2] or "")
+    missing = abs(exact) - abs(float(decimal[1]))
+    if exact * float(decimal[1]) < 0 or not -0.501 * unit <= missing < 1.001 * unit:  # rounded or cut off
         raise Different("a value that is not near")
     return sides[0]
