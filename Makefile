@@ -35,12 +35,12 @@ $(VENV)/pyvenv.cfg:
 	@"$(PYTHON)" -m venv $(VENV)
 
 $(RUNTIME): $(VENV)/pyvenv.cfg
-	@echo "installing rollwise into $(VENV) (once; about a minute)"
+	@echo "installing rollwise into $(VENV) (once; about a minute, several on a busy machine)"
 	@$(PIP) --editable .
 	@rm -f $(VENV)/.runtime-* && touch $@
 
 $(DEV): $(RUNTIME)
-	@echo "installing the tools for development into $(VENV)"
+	@echo "installing the tools for development into $(VENV) (once; this too may take minutes on a busy machine)"
 	@$(PIP) --editable '.[dev]'
 	@rm -f $(VENV)/.dev-* && touch $@
 

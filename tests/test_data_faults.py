@@ -65,7 +65,9 @@ def test_words_by_themselves_are_told_of_the_verifier(tmp_path: Path) -> None:
 
 
 def test_few_rows_are_told_what_to_hold_out(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"held-out eighth of 6 rows; give more rows, or .* task_args.heldout_data=FILE"):
+    with pytest.raises(
+        UserError, match=r"held-out eighth of 6 rows; give more rows, or .* task_args.heldout_data=FILE"
+    ):
         make_task("data", {"data": written(tmp_path, SUMS[:6])}, starter=False)
 
 
@@ -118,3 +120,32 @@ def test_task_args_is_another_name_of_args() -> None:
         expand_aliases({"tasks": {"x": {"args": {}, "task_args": {}}}}, "r")
     with pytest.raises(UserError, match=r"tasks is a list; it is a mapping of names, for example \{gsm8k: \{args:"):
         expand_aliases({"tasks": ["gsm8k"]}, "r")
+
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def test_the_page_on_the_ledger_names_every_outcome_in_the_words_of_the_table() -> None:
+    from rollwise.report.summary import OUTCOMES
+
+    page = (DOCS / "ledger.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| ") and "`" in line][1:]
+    assert {row[1].strip("`"): row[0].removeprefix("| ") for row in rows} == OUTCOMES
+
+
+def test_the_recipe_of_several_data_sets_is_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rollwise.assemble import load_tasks, resolve
+    from rollwise.config import read_yaml
+
+    monkeypatch.chdir(tmp_path)
+    page = (DOCS / "tasks.md").read_text(encoding="utf-8")
+    (tmp_path / "mixed.yaml").write_text(page.split("```yaml\n")[1].split("```")[0], encoding="utf-8")
+    (tmp_path / "mine.py").write_text("def score(completion: str, answer, prompt, meta):\n    return 0.0\n")
+    for name, rows in (("contest.jsonl", SUMS[:30]), ("aime24.jsonl", SUMS[30:]), ("open.jsonl", SUMS)):
+        written(tmp_path, rows, name)
+    written(tmp_path, worked("Ten.\n#### 10"), "gsm8k.jsonl")
+    config = resolve([("mixed.yaml", read_yaml(tmp_path / "mixed.yaml"))])
+    assert sorted(load_tasks(config)) == ["contest", "gsm8k", "mine"]
+    config.reward.function = None
+    with pytest.raises(UserError, match="mine: nothing judges these rows"):
+        load_tasks(config)
