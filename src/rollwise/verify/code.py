@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import importlib.util
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,7 +28,10 @@ from rollwise.verify.code_settings import CodeSettings, read_settings
 from rollwise.verify.scoring import Completion, infra_error
 
 FENCE = "```"
-MARKED = {"python", "python3", "py"}
+# A fence, after the mark of a list item where it begins one, and the language that comes first behind it.
+OPENING = re.compile(r"([ \t]*(?:(?:[-*+]|[0-9]{1,9}[.)])[ \t]+)?)(`{3,}|~{3,})")
+LANGUAGE = re.compile(r"[^\s{}:,;]+")
+MARKED = {"python", "python3", "py", "py3"}
 MAX_PROGRAM = 1 << 18  # characters
 FORMS = {"stdio": ("inputs", "outputs"), "calls": ("name", "inputs", "outputs"), "asserts": ("tests", "setup")}
 FORMS["check"] = ("tests", "entry", "prompt")
@@ -110,18 +114,23 @@ def extract(text: str, stop: StopReason = StopReason.eos, *, whole: bool = False
 
 def _blocks(text: str) -> tuple[list[str], bool, bool]:
     """The complete fenced blocks that may be Python, marked ones if there are any; whether such a block is still open
-    at the end; whether there is any fence. Time is linear in the text."""
+    at the end; whether there is any fence. As CommonMark has them: of three or more backticks or tildes, closed by at
+    least as many, and with as much indentation taken off each line as the fence has. Time is linear in the text."""
     marked: list[str] = []
     unmarked: list[str] = []
     current: list[str] | None = None
-    mark, any_fence = "", False
+    indent, fence, mark, any_fence = 0, "", "", False
     for line in text.split("\n"):
-        stripped = line.strip()
         if current is None:
-            if stripped.startswith(FENCE):
-                any_fence = True
-                current, mark = [], stripped[len(FENCE) :].strip().lower()
-        elif stripped == FENCE:
+            opened = OPENING.match(line)
+            if opened and not ("`" in opened[2] and "`" in line[opened.end() :]):
+                any_fence, current = True, []
+                indent, fence = opened.end(1), opened[2]
+                named = LANGUAGE.match(line[opened.end() :].lstrip("{. \t"))
+                mark = named[0].lower() if named else ""
+            continue
+        stripped = line.strip()
+        if len(stripped) >= len(fence) and stripped == fence[0] * len(stripped):
             block = "\n".join(current) + "\n"
             if mark in MARKED:
                 marked.append(block)
@@ -129,7 +138,8 @@ def _blocks(text: str) -> tuple[list[str], bool, bool]:
                 unmarked.append(block)
             current = None
         else:
-            current.append(line.rstrip("\r"))
+            own = len(line) - len(line.lstrip(" \t"))
+            current.append(line[min(indent, own) :].rstrip("\r"))
     return marked or unmarked, current is not None and mark in MARKED, any_fence
 
 
