@@ -83,15 +83,19 @@ def test_a_run_whose_rewards_all_fail_says_why(train: Train, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("data", [False, True])
-def test_rollwise_eval_of_what_nothing_judges(tmp_path: Path, capsys: pytest.CaptureFixture[str], data: bool) -> None:
-    (tmp_path / "r.py").write_text("def f(completion: str):\n    return 1 / 0\n")
+def test_rollwise_eval_of_what_nothing_judges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], data: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r.py").write_text("import os\ndef f(completion: str):\n    os.chdir('/')\n    return 1 / 0\n")
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"nums": [1, 2, 3], "target": 6}\n')
     model = str(tiny_model(tmp_path / "model", "Qwen3")) if data else "starter"
     argv = ["eval", model, "--samples", "1", "--set", f"reward={tmp_path / 'r.py'}:f"]
     argv += ["--data", str(rows), "--verifier", "countdown"] if data else ["--task", "countdown", "--prompts", "2"]
-    argv += ["--set", "sampling.max_completion_length=4", "--output", str(tmp_path / "out.json")]
+    argv += ["--set", "sampling.max_completion_length=4", "--output", "out.json"]
     for more in ([], ["--json"]):
+        monkeypatch.chdir(tmp_path)
         assert main([*argv, *more]) == 0, capsys.readouterr().err
         out = capsys.readouterr().out
         assert "nan" not in out.lower().replace("countdown", "")

@@ -35,6 +35,7 @@ def evaluate(args: Namespace) -> int:
 
     baseline = read_results(Path(args.baseline)) if args.baseline else None
     _check_output(args.output)
+    output = Path(args.output).absolute() if args.output else None  # a reward function may change the working folder
     tasks = _tasks(args, settings)
     check_data(settings, tasks)
     policy, tasks = _fitted(args, settings, model, tasks)
@@ -44,11 +45,11 @@ def evaluate(args: Namespace) -> int:
     found = _measured(args, settings, policy or load_model(settings, model), tasks, asked)
     results = _results(args, asked, found)
     versus = _versus(args, results, baseline) if baseline else None
-    if args.output:
+    if output:
         from rollwise.report.page import write_text
 
         tree = results.to_json() | ({"baseline": versus.to_json()} if versus else {})
-        write_text(Path(args.output), json.dumps(tree, indent=1) + "\n")
+        write_text(output, json.dumps(tree, indent=1) + "\n")
     if args.data or versus:
         _show(args, results, versus)
     else:
