@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from rollwise.metrics import by_source
 from rollwise.records import Group, Prompt, Request, Rollout, Sampling, StopReason, mean
 from rollwise.reflection import Patterns, reflection
 from rollwise.verify.scoring import Judges, form_groups
@@ -59,8 +60,9 @@ def evaluate(
 ) -> Evaluation:
     """Score `samples` completions of each prompt. The sample streams depend on `seed` and the prompt only, so that
     two models, or two steps of one, are compared on like draws. Members without a verdict are left out and counted.
-    Where the prompts are of several tasks, the results of each follow as task/<name>/...; those of all are the mean
-    over tasks where each has as many prompts. With `patterns`, signs of reflection in all responses are counted too.
+    Where the prompts are of several tasks, or of one whose rows name several sources, the results of each follow as
+    task/<name>/...; those of all are the mean over tasks where each has as many prompts. With `patterns`, signs of
+    reflection in all responses are counted too.
     """
     requests = [Request(prompt=p, count=samples) for p in prompts]
     rollouts = sampler.generate(requests, sampling, run_seed=seed, step=0, purpose="eval")
@@ -74,9 +76,9 @@ def evaluation(
     """The numbers of groups that have been judged."""
     results = summarise(groups, samples)
     tasks = dict.fromkeys(g.prompt.task for g in groups)
-    for task in tasks if len(tasks) > 1 else ():
-        own = summarise([g for g in groups if g.prompt.task == task], samples)
-        results |= {f"task/{task}/{name}": value for name, value in own.items()}
+    several = {task: [g for g in groups if g.prompt.task == task] for task in tasks}
+    for task, own in (several if len(tasks) > 1 else by_source(groups)).items():
+        results |= {f"task/{task}/{name}": value for name, value in summarise(own, samples).items()}
     results |= reflection(groups, patterns or {})
     return Evaluation(results=results, sampling=sampling, prompts=len(groups), samples=samples, groups=groups)
 

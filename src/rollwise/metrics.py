@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rollwise.records import Batch, Group, Placed, Purpose, Role, StopReason, mean
 
 PER_TASK = ("reward", "accuracy", "frac_reward_zero_std", "mean_length", "rollouts", "tokens")
+SOURCES = 12  # of one data set that have numbers of their own
+UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
+LONGEST_NAME = 60
 
 
 def asked(groups: Sequence[Group]) -> list[Group]:
@@ -58,12 +64,29 @@ def of_groups(groups: Sequence[Group]) -> dict[str, float]:
     }
 
 
+def by_source(groups: Sequence[Group]) -> dict[str, list[Group]]:
+    """The groups of each source that rows of one data set name (`data_source`, else the verifier that judges them), the
+    commonest first, at most SOURCES of them; empty where there is one only. Names are made fit to stand in a key."""
+    named = [(_source(g.prompt.meta), g) for g in groups]
+    counts = Counter(name for name, _ in named)
+    if len(counts) < 2:
+        return {}
+    ordered = sorted(counts, key=lambda name: (-counts[name], name))[:SOURCES]
+    return {name: [g for own, g in named if own == name] for name in ordered}
+
+
+def _source(meta: Mapping[str, Any]) -> str:
+    name = meta.get("data_source")
+    text = name if isinstance(name, str) and name.strip() else str(meta.get("verifier", ""))
+    return UNFIT.sub("_", text.strip())[:LONGEST_NAME] or "other"
+
+
 def of_tasks(groups: Sequence[Group], tasks: Sequence[str]) -> dict[str, float]:
     """task/<name>/... of the fresh groups of each task that has any. Rollouts and tokens are those generated in this
-    step: over the tasks and steps they add up to the ledger's."""
+    step: over the tasks and steps they add up to the ledger's. Without `tasks` those of each source, if several."""
     out: dict[str, float] = {}
-    for task in tasks:
-        own = [g for g in groups if g.prompt.task == task]
+    parts = {task: [g for g in groups if g.prompt.task == task] for task in tasks} if tasks else by_source(groups)
+    for task, own in parts.items():
         if not own:
             continue
         of = of_groups(own)
