@@ -24,7 +24,10 @@ MARKS = ("####", "answer is", "answer:", "answer :", "answer**:", "answer:**", "
 DIGITS = r"[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?|\.[0-9]+"
 SIGNED = r"(?P<sign>[-+]?)\s*(?P<money>[$£€]?)\s*(?P<inner>-?)\s*"
 LINE = re.compile(SIGNED + f"(?P<digits>{DIGITS})(?![0-9]|,[0-9])(?P<rest>.*)", re.DOTALL)
-UNIT = re.compile(r"\s*(?:%|\\%|°|[$£€¢])?(?:/[a-z]{1,6})?(?:[\s-]*[A-Za-z]{2,}(?:/[A-Za-z]{1,6})?){0,3}\s*(?:[$£€])?")
+UNIT = re.compile(
+    r"\s*(?:%|\\%|°|[$£€¢])?(?:/[a-z]{1,6})?"
+    r"(?:(?:\sa)?[\s-]*[A-Za-z]{2,}(?:/[A-Za-z]{1,6})?){0,3}\s*(?:[$£€])?"
+)
 FOUND = re.compile(f"(?<![0-9])(?:{DIGITS})")
 BOLD = re.compile(r"(?<![0-9A-Za-z)])\*\*([^*]+)\*\*(?![0-9A-Za-z(])")
 BEFORE = re.compile(r"([A-Za-z']+)[\s:]*$")

@@ -18,18 +18,19 @@ NEGATED = re.compile(
 )
 OPENERS = re.compile(
     r"(?:^|[.!?;,:]\s|\n)[*\s]*(?:or(?! (?:equivalent|approx|about|roughly|simply|in other))"
-    r"|no(?=[,.\s]+(?:wait|it|the|\$|[a-j]\b|\d|$))"
+    r"|no(?=[,.\s]+(?:wait|it|the|answer|\$|[a-j]\b|\d|$))"
     r"|wait|actually|alternatively|maybe|perhaps|possibly|hmm|sorry|correction)\b"
 )
 DOUBTED = re.compile(
     r"\b(?:it|answer|this|that|value|result) (?:could|might|may|should) (?:also |well |instead )*be\b"
     r"|\b(?:could|might) also be\b"
-    r"|\b(?:is|was|it's) (?:wrong|incorrect|not correct|not right|a mistake|not the answer)\b"
+    r"|(?<!\b[a-j] )\b(?:is|was|it's) (?:wrong|incorrect|not correct|not right|a mistake|not the answer)\b"
     r"|\b(?:correct|right|real|true|actual) (?:answer|one|value)(?: is|:)"
 )
 BARE = re.compile(
     r"\s*[(*$]*(?:[-+]?[0-9][0-9.,/]*|[A-Ja-j]|\\[a-z]+\{[^{}\n]{0,40}\}(?:\{[^{}\n]{0,40}\})?)[)*$]*\s*[.!]?\s*$"
 )
+CLAUSES = re.compile(r";\s|,\s+(?=(?:so|hence|thus|therefore|then|but|the)\b)")
 SENTENCES = re.compile(r"[.!?]\s+|\n+")
 OPERATED = re.compile(
     r"(?:[+*/^_<>≠±·×÷]|\\(?:neq?|not|cdot|times|div|pm|mp|neg|sqrt|log|ln|sin|cos|tan)|\\not\s*=|!=)\s*[({]?$"
@@ -37,7 +38,7 @@ OPERATED = re.compile(
 WRAPPED = re.compile(r"(?:\^|_|\\sqrt|\\phantom|\\x?cancel|\\[dt]?frac|\\[dt]?frac\s*\{[^{}]*\}|\\overline)\s*\{$")
 LAST_WORD = re.compile(r"([a-z']+)\W{0,3}(?:\\text\{)?$")
 GLUED = re.compile(
-    r"\s*(?:[+*/_!±·×÷²³]|\^(?!\s*\{?\s*\\circ)|[abcdefijkopqrtuvwxyz](?![a-z])"
+    r"(?:\s|\\[,;! ])*(?:[+*/_!±·×÷²³]|\^(?!\s*\{?\s*\\circ)|[abcdefijkopqrtuvwxyz](?![a-z])"
     r"|\\(?:cdot|times|div|pm|mp|pi|sqrt|frac|dfrac|tfrac|pmod|bmod|cup|lor|vee)(?![a-z])|[0-9])"
 )
 GLUED_PROSE = re.compile(
@@ -50,7 +51,7 @@ MINUS = re.compile(f"[{re.escape(DASHES)}]")
 def negated(before: str) -> bool:
     """Whether the sentence that leads to an answer denies it: `it is false that the`."""
     lead = SENTENCES.split(before[-REACH:].lower().replace("’", "'"))[-1][-120:]
-    return bool(NEGATED.search(lead))
+    return bool(NEGATED.search(CLAUSES.split(lead)[-1]))
 
 
 def withdrawn(after: str, *, bare: bool = True) -> bool:
