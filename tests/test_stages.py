@@ -309,7 +309,7 @@ def test_a_wrong_setting_of_a_data_set_names_it() -> None:
     config = resolve(
         [("f", {"tasks": {"chain": {"task": "chain_sum", "args": {"max_term": 3}}}, "budget": {"steps": 1}})]
     )
-    with pytest.raises(UserError, match=r"tasks\.chain: unknown key 'task_args\.max_term'"):
+    with pytest.raises(UserError, match=r"unknown key 'tasks\.chain\.args\.max_term'; did you mean 'max_terms'"):
         load_tasks(config)
 
 
