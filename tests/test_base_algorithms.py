@@ -125,7 +125,8 @@ def test_cut_rollouts_are_kept_zeroed_or_left_out(
     assert all(r.credit.counts == (mode != "mask") for r in over)
     assert any(r.credit.teaches for r in over) == (mode == "keep")
     outcomes = {k: v["rollouts"] for k, v in run.ledger["outcomes"].items()}
-    assert outcomes["truncated"] == (len(over) if mode == "mask" else 0)
+    among_taught = [r for batch, _ in batches for r in batch.rows if r in over and (batch.step, r.unit) in live]
+    assert outcomes["truncated"] == {"keep": 0, "zero": len(among_taught), "mask": len(over)}[mode]
     assert sum(outcomes.values()) == 48
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rollwise.records import Batch, Group, Outcome, Purpose, Rollout, Row, Settled, StopReason
+from rollwise.records import Batch, Group, Outcome, Purpose, Rollout, Settled
 from rollwise.state import check_keys
 
 Key = tuple[str, int]
@@ -41,11 +41,6 @@ class Count:
     def from_json(data: dict[str, int]) -> Count:
         check_keys(data, {"rollouts", "tokens"}, "ledger")
         return Count(**data)
-
-
-def _muted(row: Row) -> bool:
-    """Given nothing to teach for having been cut at the length limit."""
-    return row.rollout.stop is StopReason.length and not row.credit.teaches
 
 
 def price_of_a_group(settled: Settled, fresh: Sequence[Group]) -> float | None:
@@ -102,7 +97,7 @@ class Ledger:
         for group in settled.groups:
             for rollout in group.rollouts:
                 row = seated.get(key(rollout))
-                if row is not None and (not row.credit.counts or (row.unit in taught and _muted(row))):
+                if row is not None and (not row.credit.counts or (row.unit in taught and row.credit.cut)):
                     outcome = Outcome.truncated
                 elif row is not None and row.unit in taught:
                     outcome = Outcome.trained

@@ -329,6 +329,7 @@ class Credit:
     returns: np.ndarray | None = None  # float64 [T], what a critic should predict
     values: np.ndarray | None = None  # float32 [T], what it predicted
     counts: bool = True  # False: left out of the loss and of its reduction
+    cut: bool = False  # given advantage 0 for having been cut at max_completion_length
 
     @property
     def teaches(self) -> bool:

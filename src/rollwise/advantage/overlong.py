@@ -33,4 +33,4 @@ class Overlong:
             return credit
         if self.mode == "mask":
             return Credit(advantage=0.0, counts=False)
-        return dataclasses.replace(credit, advantage=0.0)
+        return dataclasses.replace(credit, advantage=0.0, cut=True)
