@@ -68,11 +68,14 @@ def _run(path: Path, source: bytes) -> types.ModuleType:
     sys.modules[module.__name__] = module  # dataclasses and the like look there
     try:
         code = compile(source, str(path), "exec", dont_inherit=True)
-        with redirect_stdout(sys.stderr):
-            exec(code, module.__dict__)
     except SyntaxError as error:
         at = f" line {error.lineno}" if error.lineno else ""
         raise UserError(f"reward: {path}{at}: not valid Python ({error.msg})") from None
+    except ValueError as error:  # zero bytes; later versions call them a SyntaxError
+        raise UserError(f"reward: {path}: not valid Python ({error})") from None
+    try:
+        with redirect_stdout(sys.stderr):
+            exec(code, module.__dict__)
     except (Exception, SystemExit) as error:
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise UserError(f"reward: {path}{_line(error, path)}: running it raised {what[:200]}") from None
