@@ -112,6 +112,14 @@ def test_a_folder_that_cannot_be_written_is_an_oserror(tmp_path: Path) -> None:
         checkpoint.save(tmp_path / "c", 1, {}, model, keep=1)
 
 
+def test_a_file_in_place_of_the_folder_is_an_oserror_and_stays(tmp_path: Path) -> None:
+    """What a folder that cannot be written is to everyone, the superuser included."""
+    (tmp_path / "c").write_text("mine")
+    with pytest.raises(OSError):
+        checkpoint.save(tmp_path / "c", 1, {}, model, keep=1)
+    assert (tmp_path / "c").read_text() == "mine"
+
+
 def test_a_link_in_place_of_a_checkpoint_is_refused(tmp_path: Path) -> None:
     saved = checkpoint.save(tmp_path / "real", 4, {"a": 1}, model, keep=1)
     (tmp_path / "c").mkdir()
