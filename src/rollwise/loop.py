@@ -19,7 +19,7 @@ from rollwise.config import BudgetConfig, EvalConfig
 from rollwise.curriculum.base import Curriculum
 from rollwise.evaluate import Evaluation
 from rollwise.guard import Alarm, Guard
-from rollwise.learner.learner import Learned, Learner
+from rollwise.learner.base import Learned, StepLearner
 from rollwise.ledger import Ledger, key
 from rollwise.metrics import of_batch, of_groups, of_tasks, unjudged
 from rollwise.records import Batch, Credit, Group, Outcome, Placed, Request, Role, Row, StepRecord
@@ -50,7 +50,7 @@ class Loop:
     generate: Callable[[list[Request], int], list[Group]]  # (requests, step): sampled and verified
     replay: Replay
     estimator: Estimator
-    learner: Learner
+    learner: StepLearner
     ledger: Ledger
     guard: Guard
     evaluate: Callable[[], Evaluation]

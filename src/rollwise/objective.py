@@ -78,19 +78,41 @@ def surrogate(
         else:
             ratio = _ratio(logp_RT, behaviour_RT if kind == "behaviour" else prox_RT)
         loss, clipped = _clipped(ratio, advantage_RT, clip_low, clip_high, dual_clip)
-    weight = torch.ones_like(ratio)
-    if kind == "decoupled" or behaviour_weight:
-        log_weight = (prox_RT - behaviour_RT).detach()
-        if weight_level == "sequence":
-            log_weight = _per_row(log_weight, mask_RT).expand_as(ratio)
-        weight = _bounded_exp(log_weight)
-        if weight_cap is not None:
-            over_cap = weight > weight_cap
-            weight = weight.clamp(max=weight_cap)
-            if weight_over_cap == "mask":
-                weight = weight.masked_fill(over_cap, 0.0)
-        loss = weight * loss
+    weight = behaviour_weights(
+        prox_RT,
+        behaviour_RT,
+        mask_RT=mask_RT,
+        level=weight_level,
+        cap=weight_cap,
+        over_cap=weight_over_cap,
+        applies=kind == "decoupled" or behaviour_weight,
+    )
+    loss = weight * loss
     return loss, TokenStats(weight=weight, clipped=clipped.detach())
+
+
+def behaviour_weights(
+    prox_RT: torch.Tensor,
+    behaviour_RT: torch.Tensor,
+    *,
+    mask_RT: torch.Tensor,
+    level: Level,
+    cap: float | None,
+    over_cap: Literal["clamp", "mask"],
+    applies: bool = True,
+) -> torch.Tensor:
+    """The constant w = prox / behaviour [R, T] by which `surrogate` multiplies its loss; 1 where it does not apply."""
+    if not applies:
+        return torch.ones_like(prox_RT)
+    log_weight = (prox_RT - behaviour_RT).detach()
+    if level == "sequence":
+        log_weight = _per_row(log_weight, mask_RT).expand_as(log_weight)
+    weight = _bounded_exp(log_weight)
+    if cap is None:
+        return weight
+    over = weight > cap
+    weight = weight.clamp(max=cap)
+    return weight.masked_fill(over, 0.0) if over_cap == "mask" else weight
 
 
 def _clipped(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -83,6 +83,14 @@ class TokenLog:
             drawn = row.rollout
             if row.age == 0 and drawn.sampling.top_p == 1:
                 self._gap.append(np.abs(host[i, : drawn.length] - drawn.logprobs))
+
+    def clipped(self, tokens: Mapping[Role, float], idle: float) -> None:
+        """What `tokens` could not see of the same rows, where another process has clipped them: tokens clipped by role,
+        and those of replayed rows that lost their gradient by it alone."""
+        for role, count in tokens.items():
+            self._clipped[role] += count
+        if self.clip_removes:
+            self._idle += round(idle)
 
     def metrics(self) -> dict[str, float]:
         out: dict[str, float] = {}
