@@ -22,6 +22,7 @@ ROOMS = [
     "config",
     "advice",
     "state",
+    "holding",
     "curriculum",
     "allocation",
     "vision",

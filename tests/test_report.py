@@ -166,6 +166,8 @@ def test_figures_of_parts_are_there_where_the_run_has_the_part(tmp_path: Path) -
         "value/loss": (0.5, "Value loss"),
         "value/explained_variance": (-0.5, "Explained variance of the returns"),
         "replay/reservoir_share": (0.25, "Share of them from the reservoir"),
+        "replay/bytes": (4e4, "Stored rollouts: ids, log-probs, texts"),
+        "allocation/bytes": (1e4, "Bytes of what waits"),
     }
     whole = with_metrics(
         tmp_path / "a",

@@ -300,10 +300,11 @@ class Group:
     @staticmethod
     def from_json(data: dict[str, Any]) -> Group:
         prompt = Prompt.from_json(data["prompt"])
+        rollouts = [Rollout.from_json(r, prompt.images) for r in data["rollouts"]]
         return Group(
             uid=data["uid"],
             prompt=prompt,
-            rollouts=tuple(Rollout.from_json(r, prompt.images) for r in data["rollouts"]),
+            rollouts=tuple(dataclasses.replace(r, prompt_ids=rollouts[0].prompt_ids) for r in rollouts),
             purpose=Purpose(data["purpose"]),
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from rollwise import seeds
+from rollwise.holding import Holding
 from rollwise.records import Group
 from rollwise.state import check_keys
 
@@ -25,6 +26,7 @@ class PilotBuffer:
         self.pick = pick
         self.seed = seed
         self.entries: list[Group] = []  # oldest first
+        self.held = Holding()
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -37,26 +39,32 @@ class PilotBuffer:
         """Remove and return those that are too old to be used in that step."""
         old = [g for g in self.entries if step - g.birth_step > self.max_age]
         self.entries = self.young(step)
-        return old
+        return self._gone(old)
 
     def clear(self) -> list[Group]:
         """Remove and return all."""
         out, self.entries = self.entries, []
-        return out
+        return self._gone(out)
 
     def add(self, group: Group) -> list[Group]:
         """Take one in; returns the oldest that has to give way, if any."""
         self.entries.append(group)
+        self.held.add(group.rollouts)
         over = 0 if self.capacity is None else max(0, len(self.entries) - self.capacity)
         out, self.entries = self.entries[:over], self.entries[over:]
-        return out
+        return self._gone(out)
 
     def take(self, count: int, *, step: int, round: int) -> list[Group]:
         """Remove and return the next `count`, or all if there are fewer. Random numbers from (seed, step, round)."""
         order = self._order(step, round)[:count]
         taken, chosen = [self.entries[i] for i in order], set(order)
         self.entries = [g for i, g in enumerate(self.entries) if i not in chosen]
-        return taken
+        return self._gone(taken)
+
+    def _gone(self, groups: list[Group]) -> list[Group]:
+        for group in groups:
+            self.held.drop(group.rollouts)
+        return groups
 
     def _order(self, step: int, round: int) -> list[int]:
         places = list(range(len(self.entries)))
@@ -75,7 +83,10 @@ class PilotBuffer:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_keys(state, {"entries"}, "pilot buffer")
-        self.entries = [Group.from_json(g) for g in state["entries"]]
+        self.clear()
+        for group in state["entries"]:
+            self.entries.append(Group.from_json(group))
+            self.held.add(self.entries[-1].rollouts)
 
 
 def _variance(group: Group) -> float:

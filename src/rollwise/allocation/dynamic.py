@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from rollwise.allocation.base import Prompts
 from rollwise.allocation.bounds import NO_DATA, Bounds
+from rollwise.holding import Holding
 from rollwise.records import Group, Outcome, Request, Settled
 from rollwise.state import check_keys
 
@@ -27,6 +28,7 @@ class Dynamic:
         self.bounds = bounds
         self.surplus = surplus
         self.carried: list[Group] = []
+        self.held = Holding()  # of what is carried
         self._begin()
 
     def _begin(self) -> None:
@@ -55,7 +57,7 @@ class Dynamic:
     def settle(self) -> Settled:
         batch, extra = self.kept[: self.prompts], self.kept[self.prompts :]
         slots, note, stop = self.bounds.close("dynamic sampling", len(batch), self.prompts)
-        self.carried = extra if self.surplus == "carry" else []
+        self._carry(extra if self.surplus == "carry" else [])
         lost = [(Outcome.surplus, g) for g in extra] if self.surplus == "drop" else [(Outcome.held, g) for g in extra]
         dead = [(g.dead_outcome, g) for g in self.dead]
         settled = Settled(
@@ -64,13 +66,18 @@ class Dynamic:
         self._begin()
         return settled
 
+    def _carry(self, groups: list[Group]) -> None:
+        self.carried, self.held = groups, Holding()
+        for group in groups:
+            self.held.add(group.rollouts)
+
     def metrics(self) -> dict[str, float]:
-        return {"surplus_carried": float(len(self.carried))}
+        return {"surplus_carried": float(len(self.carried)), **self.held.metrics("allocation")}
 
     def state_dict(self) -> dict[str, Any]:
         return {"carried": [g.to_json() for g in self.carried]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_keys(state, {"carried"}, "allocation")
-        self.carried = [Group.from_json(g) for g in state["carried"]]
+        self._carry([Group.from_json(g) for g in state["carried"]])
         self._begin()

@@ -188,6 +188,7 @@ class Pilot:
             "pilot/prompts": float(len(self.seen)),
             "pilot/kept": kept / len(self.seen) if self.seen else 0.0,
             "pilot/waiting": float(len(self.buffer)),
+            **self.buffer.held.metrics("allocation"),
             "pilot/age_mean": mean(ages),
             "pilot/age_max": max(ages, default=0.0),
             "pilot/pass_rate": mean([p.pass_rate for p, _ in self.used]),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
 
-from rollwise.records import Group, Placed, Prompt, Rollout
+from rollwise.records import Group, Placed, Rollout
 from rollwise.state import Part
 
 PolicyLogprobs = Callable[[Sequence[Rollout]], list[np.ndarray]]
@@ -43,10 +43,3 @@ def fresh_placed(groups: Sequence[Group], step: int) -> list[Placed]:
     from rollwise.records import Role
 
     return [Placed(group=g, role=Role.fresh, age=step - g.birth_step) for g in groups]
-
-
-def of_images(prompts: Iterable[Prompt]) -> dict[str, float]:
-    """Bytes of the images that stored prompts keep in memory, each counted once however many share it; nothing where
-    there are none."""
-    held = {id(image.data): len(image.data) for prompt in prompts for image in prompt.images}
-    return {"replay/image_bytes": float(sum(held.values()))} if held else {}

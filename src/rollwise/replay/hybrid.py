@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from rollwise import seeds
+from rollwise.holding import Holding
 from rollwise.records import Group, Placed, mean
-from rollwise.replay.base import PolicyLogprobs, of_images
-from rollwise.replay.recent import Entry, RecentGroups, empty_slots, fill, of_uses
+from rollwise.replay.base import PolicyLogprobs
+from rollwise.replay.recent import Entry, RecentGroups, empty_slots, fill, keep, of_uses, release
 from rollwise.state import check_keys
 
 
@@ -32,6 +33,7 @@ class Reservoir:
         self.max_age = max_age
         self.max_uses = max_uses
         self.entries: list[Entry] = []
+        self.held = Holding()
         self.arrivals: list[list[int]] = []  # [step, groups offered in it], within the window; in all without one
         self.admitted = self.replaced = self.expired = self.offered = 0
 
@@ -43,10 +45,13 @@ class Reservoir:
             self.offered += 1
             if len(self.entries) < self.capacity:
                 self.entries.append(entry)
+                keep(self.held, [entry])
                 self.admitted += 1
                 continue
             place = int(seeds.generator(self.seed, "reservoir place", self.offered).integers(seen))
             if place < self.capacity:
+                keep(self.held, [entry])
+                release(self.held, [self.entries[place]])
                 self.entries[place] = entry
                 self.admitted += 1
                 self.replaced += 1
@@ -59,6 +64,8 @@ class Reservoir:
             self.arrivals = [[s, n] for s, n in self.arrivals if step - s <= self.max_age]
         kept = [e for e in self.entries if self._live(e, step)]
         self.expired += len(self.entries) - len(kept)
+        if len(kept) < len(self.entries):
+            release(self.held, [e for e in self.entries if not self._live(e, step)])
         self.entries = kept
 
     def _live(self, entry: Entry, step: int) -> bool:
@@ -84,7 +91,9 @@ class Reservoir:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_keys(state, {"entries", "arrivals", "admitted", "replaced", "expired", "offered"}, "reservoir")
+        release(self.held, self.entries)
         self.entries = [Entry.from_json(e) for e in state["entries"]]
+        keep(self.held, self.entries)
         self.arrivals = [list(a) for a in state["arrivals"]]
         self.admitted, self.replaced = state["admitted"], state["replaced"]
         self.expired, self.offered = state["expired"], state["offered"]
@@ -96,6 +105,7 @@ class Hybrid:
     def __init__(self, *, recent: RecentGroups, reservoir: Reservoir, share: float) -> None:
         self.recent = recent
         self.reservoir = reservoir
+        reservoir.held = recent.held  # what both hold is there once
         self.share = share
         self._near: list[Entry] = []
         self._far: list[Entry] = []
@@ -120,7 +130,6 @@ class Hybrid:
         return {
             **self.recent.metrics(),
             **of_uses([*self._near, *self._far]),
-            **of_images(e.group.prompt for e in (*self.recent.entries, *self.reservoir.entries)),
             "replay/reservoir_size": float(len(self.reservoir.entries)),
             "replay/reservoir_groups": float(len(self._far)),
             "replay/reservoir_share": len(self._far) / max(1, len(self._far) + len(self._near)),

@@ -19,8 +19,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rollwise.holding import Holding
 from rollwise.records import Group, Placed, Role, mean
-from rollwise.replay.base import PolicyLogprobs, fresh_placed, of_images
+from rollwise.replay.base import PolicyLogprobs, fresh_placed
 from rollwise.state import check_keys
 
 
@@ -65,6 +66,16 @@ def _place(entry: Entry, step: int) -> Placed:
     return Placed(group=entry.group, role=Role.replay, age=step - entry.born, uses=entry.uses - 1)
 
 
+def keep(held: Holding, entries: Sequence[Entry]) -> None:
+    for entry in entries:
+        held.add(entry.group.rollouts)
+
+
+def release(held: Holding, entries: Sequence[Entry]) -> None:
+    for entry in entries:
+        held.drop(entry.group.rollouts)
+
+
 def of_uses(drawn: Sequence[Entry]) -> dict[str, float]:
     """How often the entries drawn in a step have served, that step included."""
     return {
@@ -97,6 +108,7 @@ class RecentGroups:
         self.max_uses = max_uses
         self.short = short
         self.entries: list[Entry] = []  # oldest first
+        self.held = Holding()
         self.admitted = self.evicted = self.expired = 0
         self._last: list[Entry] = []
 
@@ -121,8 +133,10 @@ class RecentGroups:
         entries = [Entry(group=s.group, born=step) for s in fresh if s.group.informative or self.admit == "any"]
         self.entries += entries
         self.admitted += len(entries)
+        keep(self.held, entries)
         over = len(self.entries) - self.capacity
         if over > 0:
+            release(self.held, self.entries[:over])
             del self.entries[:over]
             self.evicted += over
         return entries
@@ -134,6 +148,7 @@ class RecentGroups:
 
         kept = [e for e in self.entries if live(e)]
         self.expired += len(self.entries) - len(kept)
+        release(self.held, [] if len(kept) == len(self.entries) else [e for e in self.entries if not live(e)])
         self.entries = kept
 
     def _nearest_first(self, entries: list[Entry], policy: PolicyLogprobs) -> list[Entry]:
@@ -152,7 +167,7 @@ class RecentGroups:
         return {
             "replay/size": float(len(self.entries)),
             **of_uses(self._last),
-            **of_images(e.group.prompt for e in self.entries),
+            **self.held.metrics("replay"),
         }
 
     def state_dict(self) -> dict[str, Any]:
@@ -165,5 +180,7 @@ class RecentGroups:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_keys(state, {"entries", "admitted", "evicted", "expired"}, "replay")
+        release(self.held, self.entries)
         self.entries = [Entry.from_json(e) for e in state["entries"]]
+        keep(self.held, self.entries)
         self.admitted, self.evicted, self.expired = state["admitted"], state["evicted"], state["expired"]

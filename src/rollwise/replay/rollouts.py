@@ -27,8 +27,9 @@ from typing import Any, Literal
 import numpy as np
 
 from rollwise import seeds
+from rollwise.holding import Holding
 from rollwise.records import Credit, Group, Placed, Role, Rollout
-from rollwise.replay.base import PolicyLogprobs, fresh_placed, of_images
+from rollwise.replay.base import PolicyLogprobs, fresh_placed
 from rollwise.replay.columns import pack_credits, pack_groups, unpack_credits, unpack_groups
 from rollwise.replay.draw import log_priority, weighted_draw
 from rollwise.state import check_keys
@@ -81,6 +82,7 @@ class RolloutReplay:
         self.credits_of = credits_of
         self.seats: list[Placed] = []  # in the order stored
         self.table = np.zeros(0, dtype=RECORD)
+        self.held = Holding()
         self.admitted = self.evicted = self.expired = 0
         self._last = self.table
         self._undrawn: dict[tuple[str, int], np.ndarray] = {}  # birth log-probs of this step's; empty between steps
@@ -134,6 +136,7 @@ class RolloutReplay:
         seats, table = self._as_entries(born)
         self._undrawn = {}
         self.seats += seats
+        self._count_in(seats)
         self.table = np.concatenate([self.table, table])
         self.admitted += int(table["rows"].sum())
         self._evict()
@@ -188,6 +191,8 @@ class RolloutReplay:
         if keep.all():
             return 0
         dropped = int(self.table["rows"][~keep].sum())
+        for seat in itertools.compress(self.seats, (~keep).tolist()):
+            self.held.drop(seat.group.rollouts)
         self.seats = list(itertools.compress(self.seats, keep.tolist()))
         self.table = self.table[keep]
         return dropped
@@ -204,7 +209,12 @@ class RolloutReplay:
             out["replay/uses_max"] = float(self._last["uses"].max())
             out["replay/birth_reward"] = float(self._last["reward_mean"].mean())
             out["replay/birth_std"] = float(self._last["reward_std"].mean())
-        return out | of_images(s.group.prompt for s in self.seats)
+        return out | self.held.metrics("replay")
+
+    def _count_in(self, seats: Sequence[Placed]) -> None:
+        for seat in seats:
+            for rollout, credit in zip(seat.group.rollouts, seat.credits or (), strict=True):
+                self.held.add([rollout], beside=_bytes(credit))
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -222,6 +232,8 @@ class RolloutReplay:
             Placed(group=g, role=Role.replay, credits=tuple(itertools.islice(credits, g.size)))
             for g in unpack_groups(state["groups"])
         ]
+        self.held = Holding()
+        self._count_in(self.seats)
         self.table = np.zeros(len(self.seats), dtype=RECORD)
         for name, column in state["table"].items():
             self.table[name] = column
@@ -231,6 +243,11 @@ class RolloutReplay:
 
 def _key(rollout: Rollout) -> tuple[str, int]:
     return rollout.group_uid, rollout.member
+
+
+def _bytes(credit: Credit) -> int:
+    arrays = (credit.advantage, credit.returns, credit.values)
+    return sum(a.nbytes for a in arrays if isinstance(a, np.ndarray))
 
 
 def _magnitude(credit: Credit) -> float:

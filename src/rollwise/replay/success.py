@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from rollwise import seeds
+from rollwise.holding import Holding
 from rollwise.records import Group, Placed, Prompt, Role, Rollout, mean
-from rollwise.replay.base import PolicyLogprobs, of_images
+from rollwise.replay.base import PolicyLogprobs
 from rollwise.replay.columns import pack_groups, unpack_groups
 from rollwise.state import check_keys
 
@@ -43,6 +44,7 @@ class SuccessReplay:
         self.per_prompt = per_prompt
         self.max_age = max_age
         self.successes: dict[str, list[Success]] = {}  # oldest first
+        self.held = Holding()
         self._last: list[Success] = []
         self._step = 0
 
@@ -70,7 +72,13 @@ class SuccessReplay:
             right = [Success(prompt=seat.group.prompt, rollout=r) for r in seat.group.rollouts if r.correct]
             if right:
                 uid = seat.group.prompt.uid
-                self.successes[uid] = [*self._of(uid, step), *right][-self.per_prompt :]
+                self._put(uid, [*self._of(uid, step), *right][-self.per_prompt :])
+
+    def _put(self, uid: str, successes: list[Success]) -> None:
+        """What is stored for a prompt from now on."""
+        self.held.add(s.rollout for s in successes)
+        self.held.drop(s.rollout for s in self.successes.get(uid, []))
+        self.successes[uid] = successes
 
     def metrics(self) -> dict[str, float]:
         """share and ages are of the injected rollouts; each sits in a group counted as fresh."""
@@ -82,7 +90,7 @@ class SuccessReplay:
             "replay/age_max": max(ages, default=0.0),
             "replay/uses_mean": mean([s.uses for s in self._last]),
             "replay/uses_max": float(max((s.uses for s in self._last), default=0)),
-            **of_images(s.prompt for stored in self.successes.values() for s in stored),
+            **self.held.metrics("replay"),
         }
 
     def state_dict(self) -> dict[str, Any]:
@@ -92,7 +100,8 @@ class SuccessReplay:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_keys(state, {"groups", "uses"}, "replay")
-        self.successes = {}
+        self.successes, self.held = {}, Holding()
         for group, uses in zip(unpack_groups(state["groups"]), state["uses"].tolist(), strict=True):
             success = Success(prompt=group.prompt, rollout=group.rollouts[0], uses=uses)
             self.successes.setdefault(group.prompt.uid, []).append(success)
+            self.held.add(group.rollouts)

@@ -13,6 +13,7 @@ from rollwise.report.tables import escape
 
 STEP = Axis(label="step")
 SHARE = Axis(label="share", low=0.0, high=1.0)
+BYTES = Axis(label="bytes", low=0.0)
 LEDGER_STYLES = {"trained": 0, "dropped_easy": 2, "dropped_hard": 1}  # as in the charts of groups without signal
 
 
@@ -92,6 +93,7 @@ def replay_figures(groups: Sequence[Family]) -> str:
             metric_figure(
                 "replay-reservoir", "Share of them from the reservoir", "replay/reservoir_share", used, SHARE
             ),
+            metric_figure("replay-bytes", "Stored rollouts: ids, log-probs, texts", "replay/bytes", used, BYTES),
         ]
     )
 

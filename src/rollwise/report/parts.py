@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from rollwise.report.charts import SHARE, STEP, ever, lines_figure, metric_figure, row
+from rollwise.report.charts import BYTES, SHARE, STEP, ever, lines_figure, metric_figure, row
 from rollwise.report.curves import Family, metric_line
 from rollwise.report.svg import Axis, line_chart
 from rollwise.report.tables import escape
@@ -69,6 +69,7 @@ def pilot_figures(groups: Sequence[Family]) -> str:
         [
             metric_figure("pilot-kept", "Pilots within their band", "pilot/kept", piloted, SHARE),
             metric_figure("pilot-waiting", "Pilots that wait for their commit", "pilot/waiting", piloted, COUNT),
+            metric_figure("pilot-bytes", "Bytes of what waits", "allocation/bytes", piloted, BYTES),
             metric_figure("pilot-age", "Mean age of pilots when committed", "pilot/age_mean", piloted, AGE),
             metric_figure("pilot-rate", "Pass rate of the pilots committed", "pilot/pass_rate", piloted, SHARE),
             metric_figure("commit-rate", "Pass rate of their commits", "commit/pass_rate", piloted, SHARE),
