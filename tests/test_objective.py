@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollwise.objective import kl_k3, reduction_weights, surrogate
+from rollwise.objective import kl_k3, reduction_weights, sampler_weights, surrogate
 
 CLIP = {"clip_low": 0.2, "clip_high": 0.28, "dual_clip": 10.0}
 ONE = torch.ones(1, 1, dtype=torch.bool)
@@ -89,6 +89,30 @@ def test_the_weight_carries_no_gradient() -> None:
     assert not stats.weight.requires_grad and loss.requires_grad
 
 
+def test_the_weight_for_the_sampler_by_hand() -> None:
+    trainer, sampler = torch.tensor([[-1.0, -1.0, -1.0, -3.0]]), torch.tensor([[-1.0, -1.5, -2.0, -1.0]])
+    weight, ratio = sampler_weights(trainer, sampler, cap=2.0)
+    assert weight[0].tolist() == pytest.approx([1.0, math.exp(0.5), 2.0, math.exp(-2.0)])
+    assert ratio[0].tolist() == pytest.approx([1.0, math.exp(0.5), math.e, math.exp(-2.0)])
+
+
+@given(logp, logp, st.floats(0.05, 50))
+def test_the_weight_for_the_sampler_is_bounded_and_one_where_they_agree(b: float, q: float, cap: float) -> None:
+    trainer, sampler = torch.tensor([[b]], dtype=torch.float64), torch.tensor([[q]], dtype=torch.float64)
+    weight, ratio = sampler_weights(trainer, sampler, cap=cap)
+    assert 0 < float(weight) <= cap and float(weight) <= float(ratio) == pytest.approx(math.exp(b - q), rel=1e-9)
+    same, _ = sampler_weights(trainer, trainer, cap=max(cap, 1.0))
+    assert float(same) == 1.0
+
+
+@given(logp, logp, st.floats(0.1, 5), st.floats(0.1, 5))
+def test_the_weight_for_the_sampler_grows_with_its_cap(b: float, q: float, low: float, more: float) -> None:
+    trainer, sampler = torch.tensor([[b]]), torch.tensor([[q]])
+    tight, _ = sampler_weights(trainer, sampler, cap=low)
+    wide, _ = sampler_weights(trainer, sampler, cap=low + more)
+    assert float(tight) <= float(wide)
+
+
 @given(st.floats(-5, -0.01), st.floats(-5, -0.01))
 def test_k3_is_not_negative_and_zero_only_at_equality(a: float, b: float) -> None:
     t = torch.tensor([[a]], dtype=torch.float64)
@@ -164,3 +188,30 @@ def test_overwritten_behaviour_logprobs_would_be_seen() -> None:
     """Recomputing the stored log-probs turns the decoupled objective into the naive one."""
     estimate, exact = enumerated("decoupled", overwrite=True)
     assert np.abs(estimate - exact).max() > 0.05
+
+
+def through_an_engine(*, corrected: bool, aged: bool) -> tuple[np.ndarray, np.ndarray]:
+    """As `enumerated`, with outcomes drawn by an engine whose distribution is not the trainer's at birth: the decoupled
+    gradient, times the weight for the engine or without it. `aged`: the policy has moved on since."""
+    advantage = torch.tensor([1.0, -0.5, 0.3, 2.0, -1.2], dtype=torch.float64)
+    theta = torch.tensor([1.0, -1.0, 0.5, 0.0, -0.3], dtype=torch.float64, requires_grad=True)
+    then = torch.tensor([0.8, -0.7, 0.2, 0.4, -0.5], dtype=torch.float64) if aged else theta.detach()
+    birth = then.log_softmax(0)
+    drawn = (then + torch.tensor([0.4, -0.3, 0.2, -0.5, 0.1], dtype=torch.float64)).log_softmax(0)
+    logp = theta.log_softmax(0)
+    columns = logp[:, None], logp.detach()[:, None], birth[:, None], advantage[:, None]
+    loss, _ = surrogate(*columns, mask_RT=torch.ones(5, 1, dtype=torch.bool), kind="decoupled", **CLIP)  # type: ignore[arg-type]
+    weight, _ = sampler_weights(birth[:, None], drawn[:, None], cap=50.0)
+    loss = weight * loss if corrected else loss
+    (estimate,) = torch.autograd.grad((drawn.exp() * loss[:, 0]).sum(), theta)
+    theta2 = theta.detach().clone().requires_grad_(True)
+    (exact,) = torch.autograd.grad(-(theta2.softmax(0) * advantage).sum(), theta2)
+    return estimate.numpy(), exact.numpy()
+
+
+@pytest.mark.parametrize("aged", [False, True], ids=["fresh", "replayed"])
+def test_the_two_weights_together_correct_for_engine_and_age(aged: bool) -> None:
+    estimate, exact = through_an_engine(corrected=True, aged=aged)
+    np.testing.assert_allclose(estimate, exact, atol=1e-12)
+    estimate, exact = through_an_engine(corrected=False, aged=aged)
+    assert np.abs(estimate - exact).max() > 0.02, "without the weight for the engine it is biased"

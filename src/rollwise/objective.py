@@ -6,6 +6,9 @@ Three policies take part in a step:
 * the proximal policy: theta at the start of the step's updates, anchor of the trust region;
 * the behaviour policy: the one that generated the row. For rows born in this step it is the proximal policy.
 
+All three are as the trainer computes them. What an engine of its own really drew from is a fourth distribution, of the
+same weights and other arithmetic; `sampler_weights` corrects for it.
+
 Losses are per token; `reduction_weights` gives each row's weight per token, made from the whole mini-batch. The sum of
 weight x loss is then the same however the rows are split into micro-batches.
 """
@@ -30,6 +33,8 @@ class TokenStats:
 
     weight: torch.Tensor  # factor on the surrogate: behaviour correction; 1 where there is none
     clipped: torch.Tensor  # bool: the clip removed this token's gradient; cispo: it bounded the token's ratio
+    sampler_ratio: torch.Tensor | None = None  # trainer / sampler at birth, before its cap; None: not corrected for
+    sampler_weight: torch.Tensor | None = None  # the factor made of it
 
 
 def surrogate(
@@ -113,6 +118,23 @@ def behaviour_weights(
     over = weight > cap
     weight = weight.clamp(max=cap)
     return weight.masked_fill(over, 0.0) if over_cap == "mask" else weight
+
+
+def sampler_weights(
+    behaviour_RT: torch.Tensor, sampled_RT: torch.Tensor, *, cap: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Truncated importance weight min(b / q, cap) [R, T] and the ratio b / q itself, both constants: of the policy a row
+    was born under as the trainer computes it, b, over the distribution that its sampler drew from, q.
+
+    Source: Yao et al., On the Rollout-Training Mismatch in Modern RL Systems (NeurIPS 2025 workshop on efficient
+    reasoning), token level. A ratio above the cap is clamped to it; none is raised, and no token is left out.
+
+    It multiplies the surrogate beside the weight prox / b of `behaviour_weights`: without caps the product is prox / q,
+    the whole correction. Each factor has a cap of its own, since the one grows with age and the other does not. Where b
+    is not known, and q stands for it, this weight is 1 and the other one holds the whole.
+    """
+    ratio = _ratio(behaviour_RT, sampled_RT).detach()
+    return ratio.clamp(max=cap), ratio
 
 
 def _clipped(

@@ -42,10 +42,13 @@ class Learner(StepLearner):
         max_completion_length: int,
         reference: Policy | None = None,
         critic: Critic | None = None,
+        sampler_cap: float | None = None,
     ) -> None:
+        """`sampler_cap` bounds the weight for a sampler whose arithmetic is not this policy's; None: no such weight."""
         super().__init__(config, objective, seed=seed, max_completion_length=max_completion_length, critic=critic)
         self.policy = policy
         self.reference = reference
+        self.sampler_cap = sampler_cap
         assert objective.kl_coef == 0 or reference is not None, "a KL term needs the reference policy"
         named = [(n, p) for n, p in policy.model.named_parameters() if p.requires_grad]
         self.optimizer = Optimizer(named, config, config.lr)
@@ -134,6 +137,8 @@ class Learner(StepLearner):
             mask_RT=packed.mask,
             reference_RT=reference,
             entropy_RT=entropy,
+            sampled_RT=None if self.sampler_cap is None else padded([rows[i].rollout.logprobs for i in places], packed),
+            sampler_cap=self.sampler_cap,
         )
         if kl is not None:
             log.kl(kl[packed.mask])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from rollwise.config import ObjectiveConfig
-from rollwise.objective import TokenStats, kl_k3, surrogate
+from rollwise.objective import TokenStats, kl_k3, sampler_weights, surrogate
 
 
 def token_loss(
@@ -18,10 +20,13 @@ def token_loss(
     mask_RT: torch.Tensor,
     reference_RT: torch.Tensor | None = None,
     entropy_RT: torch.Tensor | None = None,
+    sampled_RT: torch.Tensor | None = None,
+    sampler_cap: float | None = None,
 ) -> tuple[torch.Tensor, TokenStats, torch.Tensor | None]:
     """Loss [R, T] of each token before its weight in the reduction, what the surrogate did to it, and its KL estimate
     [R, T] (detached) where the objective has a KL term. `reference_RT` is needed for that term, `entropy_RT` for the
-    entropy bonus."""
+    entropy bonus. With `sampler_cap` the surrogate is weighted for what the sampler says it drew from, `sampled_RT`; the
+    regularisers are not."""
     loss, stats = surrogate(
         logp_RT,
         prox_RT,
@@ -37,6 +42,10 @@ def token_loss(
         weight_cap=objective.weight_cap,
         weight_over_cap=objective.weight_over_cap,
     )
+    if sampler_cap is not None:
+        assert sampled_RT is not None, "the sampler's weight needs its log-probs"
+        weight, ratio = sampler_weights(behaviour_RT, sampled_RT, cap=sampler_cap)
+        loss, stats = weight * loss, replace(stats, sampler_weight=weight, sampler_ratio=ratio)
     kl = None
     if objective.kl_coef > 0:
         assert reference_RT is not None, "a KL term needs the reference's log-probs"

@@ -20,7 +20,8 @@ class TokenLog:
     is the share of replayed tokens that had none at all: clipped, weighted 0, or of a row without advantage. weight/*
     describe w = prox / behaviour on tokens of earlier steps, ess their effective sample size as a share.
     kl_prox_behaviour is an estimate of KL(prox || behaviour) there, the mean of `w log w - w + 1`. sampling/logp_diff_*
-    compare trainer and sampler.
+    compare trainer and sampler on tokens of this step; sampling/weight_mean is what corrects for it on all tokens, _max
+    the largest ratio before its cap and _truncated the share above it.
     """
 
     def __init__(self, *, clip_removes: bool = True) -> None:
@@ -35,6 +36,7 @@ class TokenLog:
         self._applied: list[np.ndarray] = []
         self._kl: list[np.ndarray] = []
         self._gap: list[np.ndarray] = []
+        self._engine: list[np.ndarray] = []  # [2, N]: the sampler's ratio and the weight made of it
 
     def mark(self) -> dict[str, Any]:
         """Where it is now, for `rewind`."""
@@ -78,6 +80,9 @@ class TokenLog:
         if bool(old.any()):
             self._logw.append((prox - behaviour)[old].double().cpu().numpy())
             self._applied.append(stats.weight[old].double().cpu().numpy())
+        if stats.sampler_ratio is not None and stats.sampler_weight is not None:
+            both = torch.stack([stats.sampler_ratio[mask], stats.sampler_weight[mask]])
+            self._engine.append(both.double().cpu().numpy())
         host = prox.cpu().numpy()
         for i, row in enumerate(rows):
             drawn = row.rollout
@@ -121,4 +126,9 @@ class TokenLog:
             gap = np.concatenate(self._gap)
             out["sampling/logp_diff_mean"] = float(gap.mean())
             out["sampling/logp_diff_max"] = float(gap.max())
+        if self._engine:
+            ratio, weight = np.concatenate(self._engine, axis=1)
+            out["sampling/weight_mean"] = float(weight.mean())
+            out["sampling/weight_max"] = float(ratio.max())
+            out["sampling/weight_truncated"] = float((weight < ratio).mean())
         return out
