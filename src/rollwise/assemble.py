@@ -192,6 +192,8 @@ def make_loop(
             samples=config.eval.samples,
             seed=config.eval.seed,
             patterns=patterns(config.log.reflection),
+            seconds=config.eval.seconds,
+            at_once=config.sampling.max_rows,
         ),
         patterns=patterns(config.log.reflection),
         measured=rewards.take if rewards else dict,

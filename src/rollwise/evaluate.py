@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -11,6 +14,8 @@ from rollwise.metrics import by_source
 from rollwise.records import Group, Prompt, Request, Rollout, Sampling, StopReason, mean
 from rollwise.reflection import Patterns, reflection
 from rollwise.verify.scoring import Judges, form_groups
+
+LIMIT = "eval.seconds"
 
 
 class Sampler(Protocol):
@@ -31,21 +36,39 @@ def pass_at_k(n: int, correct: int, k: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """Numbers of one evaluation and the groups behind them."""
+    """Numbers of one evaluation and the groups behind them. `prompts` are those that were asked; where time ended it
+    before all that it was to ask, `ended` is the limit's name and `missing` their number."""
 
     results: dict[str, float]
     sampling: Sampling
     prompts: int
     samples: int
     groups: list[Group]
+    ended: str = ""
+    missing: int = 0
+
+    @property
+    def note(self) -> str:
+        """What is to be said where it was ended; empty otherwise."""
+        if not self.ended:
+            return ""
+        found = self.results["accuracy"]
+        accuracy = f", accuracy of those {found:.3f}" if math.isfinite(found) else ""
+        return f"ended by {self.ended}: {self.prompts:,} of {self.prompts + self.missing:,} prompts done{accuracy}"
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        """Of an evaluation that was ended `results` are NaN, so that its numbers stand in no curve and no comparison as
+        if they were of the same prompts as the others'; what was found for the prompts it has is `partial`."""
+        out = {
             "prompts": self.prompts,
             "samples": self.samples,
             "sampling": self.sampling.to_json(),
             "results": self.results,
         }
+        if not self.ended:
+            return out
+        unknown = dict.fromkeys(self.results, math.nan)
+        return out | {"results": unknown, "partial": self.results, "ended": self.ended, "missing": self.missing}
 
 
 def evaluate(
@@ -57,17 +80,42 @@ def evaluate(
     samples: int,
     seed: int,
     patterns: Patterns | None = None,
+    seconds: float | None = None,
+    at_once: int = 1,
 ) -> Evaluation:
     """Score `samples` completions of each prompt. The sample streams depend on `seed` and the prompt only, so that
     two models, or two steps of one, are compared on like draws. Members without a verdict are left out and counted.
     Where the prompts are of several tasks, or of one whose rows name several sources, the results of each follow as
     task/<name>/...; those of all are the mean over tasks where each has as many prompts. With `patterns`, signs of
     reflection in all responses are counted too.
+
+    Without `seconds` all prompts are asked together. With it, rounds of prompts with `at_once` completions in all are,
+    the tasks taking turns, and none begins once the time is over. Which prompts are left out then depends on their
+    order only, never on their answers.
     """
-    requests = [Request(prompt=p, count=samples) for p in prompts]
-    rollouts = sampler.generate(requests, sampling, run_seed=seed, step=0, purpose="eval")
-    groups = form_groups(requests, rollouts, judges)
-    return evaluation(groups, sampling=sampling, samples=samples, patterns=patterns)
+    rounds = [list(range(len(prompts)))] if seconds is None else _rounds(prompts, max(1, at_once // samples))
+    end = math.inf if seconds is None else time.monotonic() + seconds
+    done: dict[int, Group] = {}
+    for places in rounds:
+        if time.monotonic() >= end:
+            break
+        requests = [Request(prompt=prompts[i], count=samples) for i in places]
+        rollouts = sampler.generate(requests, sampling, run_seed=seed, step=0, purpose="eval")
+        done.update(zip(places, form_groups(requests, rollouts, judges), strict=True))
+    found = evaluation([done[i] for i in sorted(done)], sampling=sampling, samples=samples, patterns=patterns)
+    missing = len(prompts) - len(done)
+    return dataclasses.replace(found, ended=LIMIT, missing=missing) if missing else found
+
+
+def _rounds(prompts: Sequence[Prompt], size: int) -> list[list[int]]:
+    """Places of the prompts, `size` a round: the first of each task, the second of each, and so on."""
+    seen: Counter[str] = Counter()
+    turns = []
+    for i, prompt in enumerate(prompts):
+        turns.append((seen[prompt.task], i))
+        seen[prompt.task] += 1
+    order = [i for _, i in sorted(turns)]
+    return [order[at : at + size] for at in range(0, len(order), size)]
 
 
 def evaluation(
@@ -99,9 +147,9 @@ def summarise(groups: Sequence[Group], samples: int) -> dict[str, float]:
     while k <= samples:
         results[f"pass@{k}"] = _known([pass_at_k(len(s), sum(r.correct for r in s), k) for s in scored if len(s) >= k])
         k *= 2
-    results["mean_length"] = mean([float(r.length) for r in members])
-    results["truncated"] = mean([float(r.stop is StopReason.length) for r in members])
-    results["infra_error"] = mean([float(not r.scored) for r in members])
+    results["mean_length"] = _known([float(r.length) for r in members])
+    results["truncated"] = _known([float(r.stop is StopReason.length) for r in members])
+    results["infra_error"] = _known([float(not r.scored) for r in members])
     return results
 
 

@@ -134,7 +134,7 @@ class RunFolder:
         # of the run that goes on from there.
         if wanted is None or event["on"] in (["start"], ["end"]):
             return
-        value = event["results"][wanted]
+        value = math.nan if "ended" in event else event["results"][wanted]
         if value > (-math.inf if self.best is None else self.best[1]):  # a NaN is never better
             self.best = (event["step"], value)
             self.checkpoint(event["step"])

@@ -225,6 +225,7 @@ class Loop:
         self.measured()  # what the evaluation left belongs to no step
         for group in result.groups:
             self.ledger.evaluation.add(group.rollouts)
+        note = "; ".join(filter(None, (result.note, unjudged(result.groups))))
         self.watcher.evaluated(
             {
                 "event": "eval",
@@ -233,7 +234,7 @@ class Loop:
                 "rollouts": self.ledger.generated.rollouts,
                 "tokens": self.ledger.generated.tokens,
                 "on": on,
-                **({"note": note} if (note := unjudged(result.groups)) else {}),
+                **({"note": note} if note else {}),
                 **result.to_json(),
             }
         )

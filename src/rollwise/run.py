@@ -30,7 +30,7 @@ from rollwise.tasks import PromptSource, Task, anchored
 from rollwise.tasks.rewarded import Rewarded, user_rewards
 
 # Settings that may differ between a run and its continuation: none changes what a step does.
-MAY_CHANGE = ("budget.", "checkpoint.", "log.")
+MAY_CHANGE = ("budget.", "checkpoint.", "log.", "eval.seconds")
 
 # What may begin anew when a run goes on, and the settings that may change with it.
 ANEW = {

@@ -62,6 +62,9 @@ def _grade(verbs: Any) -> None:
     grade.add_argument("--easy", type=_rate, default=0.75, help="easy above this pass rate (default 0.75)")
     grade.add_argument("--hard", type=_rate, default=0.25, help="hard below this pass rate (default 0.25)")
     grade.add_argument("--seed", type=int, default=0, help="of the samples (default 0)")
+    grade.add_argument(
+        "--seconds", type=_seconds, help="ask no further rows after so long; those get the reason (default: no limit)"
+    )
     grade.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="sampling.temperature=0.6, ...")
     grade.add_argument("--output", required=True, metavar="OUT.jsonl", help="the rows with what was measured")
 
@@ -70,6 +73,13 @@ def _map(command: Any) -> None:
     command.add_argument(
         "--map", action="append", default=[], metavar="PART=COLUMN", help="a column by hand, as prompt=problem"
     )
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return value
 
 
 def workers(text: str) -> int:

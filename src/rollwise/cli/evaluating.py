@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import time
 from argparse import Namespace
 from functools import partial
 from pathlib import Path
@@ -44,7 +45,10 @@ def evaluate(args: Namespace) -> int:
         check_same({name: fingerprint(prompts) for name, prompts in asked.items()}, baseline, args.baseline)
     found = _measured(args, settings, policy or load_model(settings, model), tasks, asked)
     results = _results(args, asked, found)
-    versus = _versus(args, results, baseline) if baseline else None
+    cut = _ended(found)
+    if cut and baseline:
+        print("note: not compared with the baseline, which answered all of the prompts", file=sys.stderr)
+    versus = _versus(args, results, baseline) if baseline and not cut else None
     if output:
         from rollwise.report.page import write_text
 
@@ -142,6 +146,8 @@ def _measured(
     if not args.no_greedy:
         passes["greedy"] = (0.0, 1.0, 1)
     out: Found = {}
+    seconds = settings.eval.seconds
+    end = math.inf if seconds is None else time.monotonic() + seconds
     for name, prompts in asked.items():
         if args.data:
             print(f"note: {name}: {len(prompts)} prompts x {args.samples}", file=sys.stderr)
@@ -157,8 +163,18 @@ def _measured(
                 samples=samples,
                 seed=args.seed,
                 patterns=patterns(settings.log.reflection),
+                seconds=None if seconds is None else end - time.monotonic(),
+                at_once=settings.sampling.max_rows,
             )
     return out
+
+
+def _ended(found: Found) -> bool:
+    """Whether time ended it; says of each pass what is missing, and that its numbers are of the rest."""
+    cut = [(name, how, e) for name, passes in found.items() for how, e in passes.items() if e.ended]
+    for name, how, e in cut:
+        print(f"note: {name}, {how}: {e.note}", file=sys.stderr)
+    return bool(cut)
 
 
 def _results(args: Namespace, asked: dict[str, list[Prompt]], found: Found) -> Results:
@@ -170,8 +186,8 @@ def _results(args: Namespace, asked: dict[str, list[Prompt]], found: Found) -> R
         benchmarks=tuple(
             Benchmark(
                 name=name,
-                data=fingerprint(asked[name]),
-                passes={how: passed(e.groups, e.sampling, e.samples, e.results) for how, e in passes.items()},
+                data=fingerprint(asked[name][: min(e.prompts for e in passes.values())]),  # of what all passes have
+                passes={how: passed(e.groups, e.sampling, e.samples, e.results, e.note) for how, e in passes.items()},
             )
             for name, passes in found.items()
         ),
@@ -204,7 +220,13 @@ def _settings(args: Namespace) -> tuple[RunConfig, Path | None]:
     typed = _typed(args)
     if args.data:
         typed.pop("task_args", None)  # of the benchmarks, not of what the model was trained on
-    here = {"eval": {"prompts": args.prompts or (ALL if args.data else 1000), "samples": args.samples}}
+    here: dict[str, dict[str, Any]] = {
+        "eval": {
+            "prompts": args.prompts or (ALL if args.data else 1000),
+            "samples": args.samples,
+            "seconds": (typed.get("eval") or {}).get("seconds"),  # a run's own is of its evaluations
+        }
+    }
     run = Path(args.model)
     if args.model != "starter" and (run / "config.yaml").is_file():
         stored = to_tree(build(read_yaml(run / "config.yaml"), str(run / "config.yaml")))
@@ -247,7 +269,9 @@ def _show_heldout(args: Namespace, settings: RunConfig, found: Found) -> None:
         groups = [g for e in each for g in e.groups]
         whole = evaluation(groups, sampling=sampling, samples=samples, patterns=patterns(settings.log.reflection))
         half = passed(groups, sampling, samples, {}).accuracy.half
-        out[how] = whole.to_json() | {"half_width": half if math.isfinite(half) else None}
+        notes = [f"{name}: {passes[how].note}" for name, passes in found.items() if passes[how].ended]
+        more = {"ended": "; ".join(notes)} if notes else {}
+        out[how] = whole.to_json() | {"half_width": half if math.isfinite(half) else None} | more
     print(json.dumps(clean(out), indent=1) if args.json else "\n".join(_lines(out)))
 
 

@@ -117,6 +117,7 @@ def _each(
     from rollwise.sampling.torch_sampler import TorchSampler
 
     policy = load_model(settings, folder)
+    begin = time.monotonic()
 
     def refused(prompt: Prompt) -> str:
         try:
@@ -141,8 +142,9 @@ def _each(
         hard=args.hard,
         at_once=max(1, settings.sampling.max_rows // args.samples),
         refused=refused,
+        over=lambda: args.seconds is not None and time.monotonic() - begin >= args.seconds,
     )
-    known, faults, begin = set(file.numbers), iter(file.faults), time.monotonic()
+    known, faults = set(file.numbers), iter(file.faults)
     for index in range(total):
         if index in known:
             yield index, next(results).to_json()

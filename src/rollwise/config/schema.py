@@ -282,6 +282,12 @@ class EvalConfig:
     every_rollouts: int | None = key(None, "also after the step that crosses each multiple of this", gt=0)
     prompts: int = key(512, "held-out prompts, of each task", gt=0)
     samples: int = key(1, "completions per prompt", gt=0, le=100_000)
+    seconds: float | None = key(
+        None,
+        "end an evaluation after the round of sampling.max_rows completions in which this much time has passed; its "
+        "numbers stand apart from those of whole ones; null: no limit but prompts x samples x max_completion_length",
+        gt=0,
+    )
     temperature: float = key(1.0, "0 is greedy", ge=0)
     top_p: float = key(1.0, "nucleus mass", ge=1e-6, le=1)
     seed: int = key(

@@ -15,6 +15,7 @@ from rollwise.records import Group, Prompt, Request, Sampling, VerdictKind, mean
 from rollwise.verify.scoring import Judges, form_groups
 
 Grade = Literal["easy", "medium", "hard"]
+TIME_OVER = "not asked: ended by --seconds"
 
 
 class Prompts(Protocol):
@@ -93,13 +94,14 @@ def grade(
     hard: float,
     at_once: int,
     refused: Callable[[Prompt], str] = lambda prompt: "",
+    over: Callable[[], bool] = lambda: False,
 ) -> Iterator[Measured]:
     """The prompts' numbers, in order, `at_once` prompts sampled together. What is drawn for a prompt depends on the
     seed, its uid and the model only, not on its neighbours. `refused` says why the model cannot be asked a prompt; that
-    one has no numbers, and the others go on."""
+    one has no numbers, and the others go on. Once the time is `over` no more are asked."""
     for start in range(0, len(prompts), at_once):
         chunk = [prompts[i] for i in range(start, min(start + at_once, len(prompts)))]
-        reasons = [refused(prompt) for prompt in chunk]
+        reasons = [TIME_OVER] * len(chunk) if over() else [refused(prompt) for prompt in chunk]
         requests = [Request(prompt=p, count=samples) for p, why in zip(chunk, reasons, strict=True) if not why]
         rollouts = sampler.generate(requests, sampling, run_seed=seed, step=0, purpose="grade") if requests else []
         groups = iter(form_groups(requests, rollouts, judges))

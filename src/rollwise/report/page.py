@@ -156,7 +156,7 @@ def _evaluations(runs: Sequence[Run]) -> str:
             continue
         last = run.evals[-1]
         how = ", ".join(f"{k} {v}" for k, v in last.sampling.items())
-        note = f"{count(last.prompts)} prompts, {last.samples} completions each; {how}."
+        note = f"{count(max(e.prompts for e in run.evals))} prompts, {last.samples} completions each; {how}."
         columns = ["step", "asked for by", "rollouts", "tokens", *names]
         table = Table(title=run.name, columns=columns, rows=rows, left=2, notes=[note])
         parts.append(_folded(run.name, table.html()))

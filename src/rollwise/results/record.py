@@ -47,6 +47,7 @@ class Pass:
     sampling: dict[str, Any]
     results: dict[str, float]
     each: tuple[Each, ...]
+    ended: str = ""  # what ended it before all prompts were asked
 
     @property
     def accuracy(self) -> Interval:
@@ -74,7 +75,7 @@ class Results:
             passes = {
                 how: {
                     **_accuracy(p.accuracy),
-                    **dataclasses.asdict(p),
+                    **{k: v for k, v in dataclasses.asdict(p).items() if v or k != "ended"},
                     "results": {k: _number(v) for k, v in p.results.items()},
                 }
                 for how, p in b.passes.items()
@@ -95,7 +96,9 @@ class Results:
         return [how for how in HOW if all(how in b.passes for b in self.benchmarks)]
 
 
-def passed(groups: Sequence[Group], sampling: Sampling, samples: int, results: Mapping[str, float]) -> Pass:
+def passed(
+    groups: Sequence[Group], sampling: Sampling, samples: int, results: Mapping[str, float], ended: str = ""
+) -> Pass:
     """A pass from its groups."""
     each = tuple(
         Each(
@@ -106,7 +109,7 @@ def passed(groups: Sequence[Group], sampling: Sampling, samples: int, results: M
         )
         for g in groups
     )
-    return Pass(samples=samples, sampling=sampling.to_json(), results=dict(results), each=each)
+    return Pass(samples=samples, sampling=sampling.to_json(), results=dict(results), each=each, ended=ended)
 
 
 def fingerprint(prompts: Sequence[Prompt]) -> str:
@@ -181,6 +184,7 @@ def _benchmark(name: str, entry: dict[str, Any]) -> Benchmark:
                 Each(uid=e["uid"], correct=int(e["correct"]), scored=int(e["scored"]), lengths=tuple(e["lengths"]))
                 for e in entry[how]["each"]
             ),
+            ended=str(entry[how].get("ended", "")),
         )
         for how in HOW
         if how in entry

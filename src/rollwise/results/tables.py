@@ -92,6 +92,8 @@ def _notes(results: Results, versus: Against | None) -> list[str]:
         f"Temperature {how['temperature']:g}, top-p {how['top_p']:g}, at most {how['max_completion_length']} tokens, "
         f"seed {results.seed}. ±: half a 95 % t-interval over prompts; none where all prompts came out the same."
     ]
+    cut = [(b.name, how, p.ended) for b in results.benchmarks for how, p in b.passes.items() if p.ended]
+    notes += [f"{clean(name, 60)}, {how}: {ended}; its numbers are of those." for name, how, ended in cut]
     if len(results.benchmarks) > 1:
         notes.append("The mean is over benchmarks, each counting the same.")
     if versus is not None:
