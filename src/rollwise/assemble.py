@@ -22,6 +22,8 @@ from rollwise.tasks.named import Named
 from rollwise.tasks.rewarded import user_rewards, with_rewards
 
 if TYPE_CHECKING:
+    from rollwise.evaluate import Sampler
+    from rollwise.learner.base import StepLearner
     from rollwise.loop import Loop, Watcher
     from rollwise.policy import Policy
     from rollwise.records import Prompt
@@ -135,40 +137,56 @@ def load_model(config: RunConfig, folder: Path | None = None) -> Policy:
 def make_loop(
     config: RunConfig, tasks: Mapping[str, Task], policy: Policy, watcher: Watcher, interrupted: Callable[[], bool]
 ) -> Loop:
-    """All parts of a run, wired."""
-    from rollwise.evaluate import evaluate
-    from rollwise.guard import Guard
+    """All parts of a run on the local engine, wired."""
     from rollwise.learner.learner import Learner
-    from rollwise.ledger import Ledger
-    from rollwise.loop import Loop
-    from rollwise.records import Sampling
-    from rollwise.reflection import patterns
-    from rollwise.sampling.torch_sampler import TorchSampler
-    from rollwise.verify.scoring import form_groups
 
-    sampler = TorchSampler(
-        policy, max_prompt_length=config.sampling.max_prompt_length, max_rows=config.sampling.max_rows
-    )
-    sampling = Sampling(
-        temperature=config.sampling.temperature,
-        top_p=config.sampling.top_p,
-        max_completion_length=config.sampling.max_completion_length,
-    )
     reference = None
-    if config.objective.kl_coef > 0 or config.advantage.kl_in_reward > 0:
+    if needs_reference(config):
         reference = load_model(config)
         reference.model.requires_grad_(False)
-    replay = parts.replay(config)
-    rewards = user_rewards(tasks)
     learner = Learner(
         policy,
-        _learner_config(config),
+        learner_settings(config),
         config.objective,
         seed=config.seed,
         max_completion_length=config.sampling.max_completion_length,
         reference=reference,
         critic=_critic(config, policy),
+        sampler_cap=parts.sampler_cap(config),
     )
+    sampler = parts.sampler(config, policy, lambda: learner.updates)
+    return wired(config, tasks, sampler, learner, watcher, interrupted)
+
+
+def needs_reference(config: RunConfig) -> bool:
+    """Whether the frozen start model takes part."""
+    return config.objective.kl_coef > 0 or config.advantage.kl_in_reward > 0
+
+
+def wired(
+    config: RunConfig,
+    tasks: Mapping[str, Task],
+    sampler: Sampler,
+    learner: StepLearner,
+    watcher: Watcher,
+    interrupted: Callable[[], bool],
+) -> Loop:
+    """All parts of a run between an engine's sampler and its learner."""
+    from rollwise.evaluate import evaluate
+    from rollwise.guard import Guard
+    from rollwise.ledger import Ledger
+    from rollwise.loop import Loop
+    from rollwise.records import Sampling
+    from rollwise.reflection import patterns
+    from rollwise.verify.scoring import form_groups
+
+    sampling = Sampling(
+        temperature=config.sampling.temperature,
+        top_p=config.sampling.top_p,
+        max_completion_length=config.sampling.max_completion_length,
+    )
+    replay = parts.replay(config)
+    rewards = user_rewards(tasks)
     return Loop(
         curriculum=_curriculum(config, tasks),
         allocation=parts.allocation(config),
@@ -207,7 +225,7 @@ def make_loop(
     )
 
 
-def _learner_config(config: RunConfig) -> Any:
+def learner_settings(config: RunConfig) -> Any:
     """The learner's settings, its mini-batches sized as the allocation asks."""
     pilot, size, updates = config.allocation.pilot, config.group_size, config.learner.updates_per_batch
     if config.allocation.kind == "pilot":

@@ -7,7 +7,7 @@ import itertools
 import math
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -44,9 +44,35 @@ def free_output(config: RunConfig) -> Path:
         output = _path(config.output)
         check_free(output)
         return output.absolute()
-    name = f"runs/{title(config)}-{config.method}-seed{config.seed}"
-    candidates = (Path(name if n == 1 else f"{name}-{n}") for n in itertools.count(1))
-    return next(c for c in candidates if not _in_use(c)).absolute()
+    return next(c for c in _default_names(config, Path("runs").absolute()) if not _in_use(c))
+
+
+def _default_names(config: RunConfig, folder: Path) -> Iterator[Path]:
+    name = f"{title(config)}-{config.method}-seed{config.seed}"
+    return (folder / (name if n == 1 else f"{name}-{n}") for n in itertools.count(1))
+
+
+def claim(config: RunConfig, output: Path, *, named: bool) -> tuple[Path, IO[str]]:
+    """Make the folder and lock it: only now is it certain to be free. Where another run was faster, a name that was
+    asked for is refused, and of the default names the next free one is taken. Raises UserError."""
+    for place in [output] if named else _default_names(config, output.parent):
+        try:
+            if not named and _in_use(place):
+                continue
+            place.mkdir(parents=True, exist_ok=True)
+            held = _lock(place)
+        except OSError as error:
+            raise UserError(f"output: {place} cannot be written ({error.strerror})") from None
+        if held is None:
+            if named:
+                raise _taken(place)
+            continue
+        if not _in_use(place):  # now that nobody else can take it
+            return place, held
+        held.close()
+        if named:
+            check_free(place)
+    raise AssertionError("names do not end")
 
 
 def _path(text: str) -> Path:
@@ -71,6 +97,24 @@ def _in_use(output: Path) -> bool:
     return output.exists() and (not output.is_dir() or any(p.name != LOCK for p in output.iterdir()))
 
 
+class Store(Protocol):
+    """Where an engine puts a run's state, and with it the weights, so that both are there or neither is."""
+
+    def save(self, folder: Path, step: int, state: dict[str, Any], *, keep: int, spare: Collection[int]) -> None:
+        """Write the checkpoint of `step` under `folder` and drop all others but the newest `keep` and `spare`."""
+        ...
+
+
+class LocalStore:
+    """The checkpoints of the local engine: state and model in one folder."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def save(self, folder: Path, step: int, state: dict[str, Any], *, keep: int, spare: Collection[int]) -> None:
+        checkpoint.save(folder, step, state, self.policy.save, keep=keep, spare=spare)
+
+
 class RunFolder:
     """The run folder as the loop's watcher: writes events, clock times, rollouts and checkpoints."""
 
@@ -80,13 +124,13 @@ class RunFolder:
         self,
         output: Path,
         config: RunConfig,
-        policy: Policy,
+        store: Store,
         data: str,
         derived: dict[str, Any],
         display: Display,
         at: dict[str, int] | None = None,
     ) -> None:
-        self.output, self.config, self.policy, self.data = output, config, policy, data
+        self.output, self.config, self.store, self.data = output, config, store, data
         self.derived, self.display = derived, display
         place = at or {}
         self.events = EventLog(output / EVENTS, at=place.get("events"))
@@ -148,7 +192,7 @@ class RunFolder:
         logs = {"events": self.events.size, "clock": self.clock.size}
         if self.rollouts is not None:
             logs["rollouts"] = self.rollouts.size
-        checkpoint.save(
+        self.store.save(
             self.output / "checkpoints",
             step,
             {
@@ -158,14 +202,10 @@ class RunFolder:
                 "data": self.data,
                 "best": self.best and list(self.best),
             },
-            self._write_model,
             keep=self.config.checkpoint.keep,
             spare=[self.best[0]] if self.best else [],
         )
         self.saved_at = step
-
-    def _write_model(self, path: Path) -> None:
-        self.policy.save(path)
 
 
 def logged(group: Group) -> dict[str, Any]:
@@ -178,13 +218,28 @@ def logged(group: Group) -> dict[str, Any]:
 
 def lock(output: Path) -> IO[str]:
     """An exclusive lock on the folder, held until the file is closed."""
+    handle = _lock(output)
+    if handle is None:
+        raise _taken(output)
+    return handle
+
+
+def _lock(output: Path) -> IO[str] | None:
+    """None where another run has it. Raises OSError where there can be none, as on some network disks."""
     handle = (output / LOCK).open("w")
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         handle.close()
-        raise UserError(f"output: {output} is being written by another run; wait for it or choose another") from None
+        return None
+    except BaseException:
+        handle.close()
+        raise
     return handle
+
+
+def _taken(output: Path) -> UserError:
+    return UserError(f"output: {output} is being written by another run; wait for it or choose another")
 
 
 @contextmanager

@@ -186,17 +186,7 @@ def load_policy(
     """Load model and tokenizer from a folder or hub name; for an image-text model its processor, with pictures scaled
     to `min_pixels` and `max_pixels` and `cache_bytes` of them kept. Raises UserError naming what is missing or
     unreadable."""
-    where = Path(name).expanduser()
-    local = where.exists() or name.startswith((".", "/", "~"))
-    if local and not where.is_dir():
-        raise UserError(f"model: {name} is not a folder; give a Hugging Face model folder or a hub name")
-    if local and not (where / "config.json").is_file():
-        raise UserError(f"model: {name} has no config.json; give a Hugging Face model folder")
-    if not local and "/" not in name:
-        raise UserError(f"model: {name} is neither a folder nor a hub name (owner/name)")
-    if local and not any((where / file).is_file() for file in TOKENIZERS):
-        raise UserError(f"model: {name} has no tokenizer; put its tokenizer.json beside config.json")
-    target = str(where) if local else name
+    target = _target(name)
     sees, reads = _kinds(target, name)
     pixels = (min_pixels, max_pixels, cache_bytes)
     try:
@@ -208,6 +198,50 @@ def load_policy(
         policy.blind = str(error).removeprefix("model: ")
     policy.bfloat16 = dtype == "bfloat16"
     return policy
+
+
+def load_reader(name: str, *, min_pixels: int = 3136, max_pixels: int = 401_408, cache_bytes: int = 2**29) -> Policy:
+    """A policy without weights, to encode and decode with where the model itself is elsewhere. Raises UserError as
+    `load_policy` does."""
+    from transformers import (
+        AutoConfig,
+        AutoModelForCausalLM,
+        AutoModelForImageTextToText,
+        AutoTokenizer,
+        GenerationConfig,
+    )
+
+    target = _target(name)
+    sees, _ = _kinds(target, name)
+    try:
+        config = AutoConfig.from_pretrained(target)
+        with torch.device("meta"):
+            model = (AutoModelForImageTextToText if sees else AutoModelForCausalLM).from_config(config)
+        with contextlib.suppress(OSError):  # not every model has one
+            model.generation_config = GenerationConfig.from_pretrained(target)
+        processor = load_processor(target, config) if sees else None
+        tokenizer = processor.tokenizer if processor is not None else AutoTokenizer.from_pretrained(target)
+    except UserError:
+        raise
+    except Exception as error:
+        raise _unreadable(name, error) from None
+    pixels = {"min_pixels": min_pixels, "max_pixels": max_pixels, "cache_bytes": cache_bytes}
+    return _dressed(model, tokenizer, Vision(processor, model, **pixels) if sees else None)
+
+
+def _target(name: str) -> str:
+    """What transformers is given: a folder that can hold a model, or a hub name. Raises UserError."""
+    where = Path(name).expanduser()
+    local = where.exists() or name.startswith((".", "/", "~"))
+    if local and not where.is_dir():
+        raise UserError(f"model: {name} is not a folder; give a Hugging Face model folder or a hub name")
+    if local and not (where / "config.json").is_file():
+        raise UserError(f"model: {name} has no config.json; give a Hugging Face model folder")
+    if not local and "/" not in name:
+        raise UserError(f"model: {name} is neither a folder nor a hub name (owner/name)")
+    if local and not any((where / file).is_file() for file in TOKENIZERS):
+        raise UserError(f"model: {name} has no tokenizer; put its tokenizer.json beside config.json")
+    return str(where) if local else name
 
 
 def _kinds(target: str, name: str) -> tuple[bool, bool]:
@@ -271,6 +305,16 @@ def wrap(model: Any, tokenizer: Any, vision: Vision | None = None) -> Policy:
     """A `Policy` of a model and tokenizer already in memory. Raises UserError for an image-text model whose forward
     pass cannot be repeated row by row."""
     model.eval()  # dropout would make stored log-probs those of no policy
+    policy = _dressed(model, tokenizer, vision)
+    if vision is not None and (fault := vision_fault(vision)):
+        raise UserError(f"model: images of a {model.config.model_type} model are not supported here ({fault})")
+    policy.split_head = _head_is_separable(policy)
+    policy.shares_prompt = policy.split_head and _prompt_is_shareable(policy)
+    return policy
+
+
+def _dressed(model: Any, tokenizer: Any, vision: Vision | None) -> Policy:
+    """A policy of which nothing has been asked yet."""
     eos = _eos_ids(model, tokenizer)
     if not eos:
         raise UserError("model: neither its generation config nor its tokenizer names an end token; set eos_token_id")
@@ -282,7 +326,7 @@ def wrap(model: Any, tokenizer: Any, vision: Vision | None = None) -> Policy:
         )
     pad = tokenizer.pad_token_id
     forward = inspect.signature(model.forward).parameters
-    policy = Policy(
+    return Policy(
         model=model,
         tokenizer=tokenizer,
         eos_ids=eos,
@@ -293,11 +337,6 @@ def wrap(model: Any, tokenizer: Any, vision: Vision | None = None) -> Policy:
         vision=vision,
         closed=None if vision is None else torch.tensor(vision.closed, device=model.device),
     )
-    if vision is not None and (fault := vision_fault(vision)):
-        raise UserError(f"model: images of a {model.config.model_type} model are not supported here ({fault})")
-    policy.split_head = _head_is_separable(policy)
-    policy.shares_prompt = policy.split_head and _prompt_is_shareable(policy)
-    return policy
 
 
 def _eos_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:

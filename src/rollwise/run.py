@@ -20,8 +20,9 @@ from rollwise.audit.golds import check_golds
 from rollwise.config import RunConfig, build, dump_yaml, leaves, read_yaml, title, to_tree
 from rollwise.errors import UserError, nearest
 from rollwise.events import EVENTS, ROLLOUTS, SCHEMA
-from rollwise.folder import Display, RunFolder, check_free, free_output, interruptible, lock
+from rollwise.folder import Display, LocalStore, RunFolder, Store, claim, free_output, interruptible, lock
 from rollwise.lengths import check_lengths, fitting
+from rollwise.loop import Loop, Watcher
 from rollwise.parts import replay_capacity
 from rollwise.policy import Policy
 from rollwise.records import Prompt
@@ -55,17 +56,12 @@ def derived(config: RunConfig) -> dict[str, Any]:
 
 def start(config: RunConfig, display: Display) -> tuple[Path, dict[str, Any]]:
     """Train from the beginning. Everything is checked before the folder is made. Returns folder and stop event."""
-    output = free_output(config)
-    config.output = str(output)
+    named, output = config.output is not None, free_output(config)
     _anchor_paths(config)
     tasks, policy = _load(config, display)
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        held = lock(output)
-    except OSError as error:
-        raise UserError(f"output: {output} cannot be written ({error.strerror})") from None
+    output, held = claim(config, output, named=named)
     with held:
-        check_free(output)  # again, now that nobody else can take it
+        config.output = str(output)
         return output, _from_the_beginning(config, output, tasks, policy, display)
 
 
@@ -95,15 +91,26 @@ def _load(config: RunConfig, display: Display) -> tuple[dict[str, Task], Policy]
 def _from_the_beginning(
     config: RunConfig, output: Path, tasks: dict[str, Task], policy: Policy, display: Display
 ) -> dict[str, Any]:
-    start_of_logs = {"events": 0, "clock": 0, "rollouts": 0}
     (output / "config.yaml").write_text(dump_yaml(config), encoding="utf-8")
+    return begin(config, output, tasks, LocalStore(policy), partial(make_loop, config, tasks, policy), display)
+
+
+Make = Callable[[Watcher, Callable[[], bool]], Loop]
+"""The loop of a run, given who is told what happens and what asks whether to stop."""
+
+
+def begin(
+    config: RunConfig, output: Path, tasks: Mapping[str, Task], store: Store, make: Make, display: Display
+) -> dict[str, Any]:
+    """Train from the first step on whatever engine `make` and `store` speak for. Returns the stop event."""
+    start_of_logs = {"events": 0, "clock": 0, "rollouts": 0}
     with (
         RunFolder(
-            output, config, policy, fingerprint(config, tasks), derived(config), display, at=start_of_logs
+            output, config, store, fingerprint(config, tasks), derived(config), display, at=start_of_logs
         ) as folder,
         interruptible(display) as interrupted,
     ):
-        loop = folder.loop = make_loop(config, tasks, policy, folder, interrupted)
+        loop = folder.loop = make(folder, interrupted)
         folder.events.write(
             {
                 "event": "run",
@@ -117,6 +124,49 @@ def _from_the_beginning(
                 "derived": derived(config),
             }
         )
+        return folder.finish(loop)
+
+
+def go_on(
+    config: RunConfig,
+    output: Path,
+    tasks: Mapping[str, Task],
+    state: dict[str, Any],
+    store: Store,
+    make: Make,
+    display: Display,
+    *,
+    changed: dict[str, Any],
+    anew: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Train on from a loaded checkpoint, whose weights the engine has. Raises UserError where the data is not what it
+    was. Returns the stop event."""
+    data = fingerprint(config, tasks)
+    (rows, *rewards), (rows_then, *rewards_then) = data.split("+"), state["data"].split("+")
+    if rewards != rewards_then and "objective" not in anew:
+        raise UserError(
+            f"{output}: its file of reward functions has changed since it began; bring the old one back, start "
+            "anew, or go on with the new one with --resume-reset objective"
+        )
+    if rows != rows_then and "curriculum" not in anew:
+        raise UserError(
+            f"{output}: its data has changed since it began; bring the old rows back, start anew, or train on "
+            "the new ones with --resume-reset curriculum"
+        )
+    with (
+        RunFolder(output, config, store, data, derived(config), display, at=state["logs"]) as folder,
+        interruptible(display) as interrupted,
+    ):
+        loop = folder.loop = make(folder, interrupted)
+        loop.load_state_dict(state["loop"], anew=set(anew) - {"optimizer"})
+        if "optimizer" in anew:  # its counters, and with them the learning rate, go on
+            loop.reset["optimizer"]()
+        folder.saved_at = loop.step
+        folder.best = tuple(state["best"]) if state["best"] else None
+        if changed or anew:
+            folder.events.write({"event": "config", "step": loop.step, "changed": changed, "anew": list(anew)})
+            (output / "config.yaml").write_text(dump_yaml(config), encoding="utf-8")
+        display.note(f"resumed {output} at step {loop.step}")
         return folder.finish(loop)
 
 
@@ -167,33 +217,9 @@ def resume(
             check_data(config, tasks)
             policy = load_model(config, path / "model")
             tasks = fitted(config, policy, tasks, display.note)
-            data = fingerprint(config, tasks)
-            (rows, *rewards), (rows_then, *rewards_then) = data.split("+"), state["data"].split("+")
-            if rewards != rewards_then and "objective" not in anew:
-                raise UserError(
-                    f"{output}: its file of reward functions has changed since it began; bring the old one back, start "
-                    "anew, or go on with the new one with --resume-reset objective"
-                )
-            if rows != rows_then and "curriculum" not in anew:
-                raise UserError(
-                    f"{output}: its data has changed since it began; bring the old rows back, start anew, or train on "
-                    "the new ones with --resume-reset curriculum"
-                )
-            with (
-                RunFolder(output, config, policy, data, derived(config), display, at=state["logs"]) as folder,
-                interruptible(display) as interrupted,
-            ):
-                loop = folder.loop = make_loop(config, tasks, policy, folder, interrupted)
-                loop.load_state_dict(state["loop"], anew=set(anew) - {"optimizer"})
-                if "optimizer" in anew:  # its counters, and with them the learning rate, go on
-                    loop.reset["optimizer"]()
-                folder.saved_at = loop.step
-                folder.best = tuple(state["best"]) if state["best"] else None
-                if changed or anew:
-                    folder.events.write({"event": "config", "step": loop.step, "changed": changed, "anew": list(anew)})
-                    (output / "config.yaml").write_text(dump_yaml(config), encoding="utf-8")
-                display.note(f"resumed {output} at step {loop.step}")
-                return folder.finish(loop)
+            make = partial(make_loop, config, tasks, policy)
+            store = LocalStore(policy)
+            return go_on(config, output, tasks, state, store, make, display, changed=changed, anew=anew)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{path}: does not fit this run ({error})") from None
 

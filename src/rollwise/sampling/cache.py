@@ -72,6 +72,10 @@ class StaticRows(CacheLayerMixin):  # type: ignore[misc]
     def get_max_length(self) -> int:
         return -1
 
+    def get_max_cache_shape(self) -> int:
+        """The same by its name before transformers 5.20."""
+        return self.get_max_length()
+
 
 def new_cache(config: Any) -> Cache:
     """A cache for a model: static rows for each attention layer, the library's own layer for any other kind.

@@ -87,6 +87,29 @@ class TorchSampler:
             for request, ids, group in zip(requests, prompts, drawn, strict=True)
         ]
 
+    def draw(
+        self,
+        prompts: Sequence[np.ndarray],
+        row_seeds: Sequence[int],
+        sampling: Sampling,
+        images: Sequence[tuple[Image, ...]] | None = None,
+    ) -> list[tuple[np.ndarray, np.ndarray, StopReason]]:
+        """Completion ids, log-probs and stop reason for each of `prompts` (token ids, with their `images`), each from
+        its own seed. Equal prompts are read once."""
+        shown: list[tuple[Image, ...]] = list(images) if images is not None else [()] * len(prompts)
+        known: dict[tuple[bytes, tuple[str, ...]], int] = {}
+        place = [
+            known.setdefault((p.tobytes(), tuple(i.sha256 for i in s)), at)
+            for at, (p, s) in enumerate(zip(prompts, shown, strict=True))
+        ]
+        order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), place[i], i))
+        out: dict[int, tuple[np.ndarray, np.ndarray, StopReason]] = {}
+        for start in range(0, len(order), self.max_rows):
+            part = order[start : start + self.max_rows]
+            rows = [_Row(request=place[i], member=0, seed=row_seeds[i]) for i in part]
+            out.update(zip(part, self._fitting(list(prompts), shown, rows, sampling), strict=True))
+        return [out[i] for i in range(len(prompts))]
+
     def _fitting(
         self, prompts: list[np.ndarray], images: list[tuple[Image, ...]], rows: list[_Row], sampling: Sampling
     ) -> list[tuple[np.ndarray, np.ndarray, StopReason]]:

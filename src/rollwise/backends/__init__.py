@@ -1,0 +1,1 @@
+"""Engines beyond the local one. Each converts records; none knows a method."""

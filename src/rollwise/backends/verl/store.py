@@ -1,0 +1,94 @@
+"""A run's state beside verl's own checkpoint, whole or absent.
+
+    checkpoints/global_step_N/{actor, critic, rollwise/step_N}
+
+verl's workers write their shards first; then the state is written, with the size of every one of those files, to a
+folder that verifies itself; a folder without it is not a checkpoint. verl's shards are not hashed: they may be hundreds
+of gigabytes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from rollwise import checkpoint
+from rollwise.errors import UserError
+
+STATE, TRACKER = "rollwise", "latest_checkpointed_iteration.txt"
+_NAME = re.compile(r"global_step_(\d+)")
+
+
+class VerlStore:
+    """Saves the worker groups given by folder name (`actor`, `critic`), then the state."""
+
+    def __init__(self, groups: dict[str, Any]) -> None:
+        self.groups = groups
+
+    def save(self, folder: Path, step: int, state: dict[str, Any], *, keep: int, spare: Collection[int]) -> None:
+        target = folder / f"global_step_{step}"
+        shutil.rmtree(target, ignore_errors=True)  # what a killed save has left, or a run that went on from before
+        target.mkdir(parents=True)
+        for name, group in self.groups.items():
+            group.save_checkpoint(str(target / name), None, step, max_ckpt_to_keep=None)
+        with_sizes = {**state, "weights": sizes(target)}
+        checkpoint.save(target / STATE, step, with_sizes, lambda path: path.mkdir(), keep=1)
+        tracker = folder / f".{TRACKER}"
+        tracker.write_text(str(step), encoding="utf-8")
+        os.replace(tracker, folder / TRACKER)
+        older = [s for s in steps(folder) if s <= step][-keep:]
+        for other in steps(folder):
+            if other not in spare and other not in older:
+                shutil.rmtree(folder / f"global_step_{other}", ignore_errors=True)
+
+    def load_weights(self, path: Path) -> None:
+        for name, group in self.groups.items():
+            group.load_checkpoint(local_path=str(path / name), del_local_after_load=False)
+
+
+def sizes(target: Path) -> dict[str, int]:
+    """Bytes of every file of verl's part of a checkpoint."""
+    files = (p for p in sorted(target.rglob("*")) if p.is_file())
+    return {str(p.relative_to(target)): p.stat().st_size for p in files if p.relative_to(target).parts[0] != STATE}
+
+
+def steps(folder: Path) -> list[int]:
+    """Steps with a checkpoint folder, oldest first; not yet verified."""
+    found = (_NAME.fullmatch(p.name) for p in folder.iterdir()) if folder.is_dir() else iter(())
+    return sorted(int(m.group(1)) for m in found if m)
+
+
+def newest(folder: Path, output: Path) -> tuple[Path, dict[str, Any], list[str]] | None:
+    """The newest checkpoint that is whole, its state, and a line on each newer one that was refused; None where there
+    is no checkpoint yet. UserError where there are some and none is usable."""
+    refused: list[str] = []
+    for step in reversed(steps(folder)):
+        path = folder / f"global_step_{step}"
+        fault, state = _read(path, step, output)
+        if state is not None:
+            return path, state, refused
+        refused.append(f"{path.name} refused: {fault}")
+    if not refused:
+        return None
+    raise UserError(f"{folder}: no usable checkpoint ({'; '.join(refused)}); start the run anew")
+
+
+def _read(path: Path, step: int, output: Path) -> tuple[str, dict[str, Any] | None]:
+    """What is wrong with a checkpoint, or its state."""
+    inner = path / STATE / f"step_{step}"
+    if not inner.is_dir():
+        return "it was not finished", None
+    if fault := checkpoint.verify(inner):
+        return fault, None
+    state = checkpoint.load(inner)
+    if sizes(path) != state.pop("weights"):
+        return "its weights are not the files that were written", None
+    for name, size in state["logs"].items():
+        log = output / f"{name}.jsonl"
+        if name != "clock" and (not log.is_file() or log.stat().st_size < size):
+            return f"{log.name} is shorter than it was then", None
+    return "", state

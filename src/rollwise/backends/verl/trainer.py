@@ -1,0 +1,281 @@
+"""The registered trainer: Rollwise's loop between verl's rollout servers and verl's workers.
+
+    trainer.v1.trainer_mode=rollwise
+
+verl sets up Ray, workers, servers and weight transfer; from then on the loop of the local engine runs, in verl's task
+runner. Not used: verl's data loader, replay buffer, advantages, policy losses, validation and reward loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from omegaconf import DictConfig, OmegaConf, open_dict
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer, register_trainer
+from verl.utils.tracking import Tracking
+
+from rollwise.assemble import check_data, learner_settings, load_tasks, needs_reference, wired
+from rollwise.backends.verl.learner import VerlCritic, VerlLearner, Workers
+from rollwise.backends.verl.mapping import from_verl
+from rollwise.backends.verl.rollouts import RolloutManager, VerlSampler
+from rollwise.backends.verl.store import VerlStore, newest
+from rollwise.config import RunConfig, build, dump_yaml
+from rollwise.console import open_console
+from rollwise.errors import UserError
+from rollwise.folder import lock
+from rollwise.loop import Loop, Watcher
+from rollwise.policy import Policy, load_reader
+from rollwise.records import Request, Rollout, Sampling, StepRecord
+from rollwise.run import _allowed_changes, begin, fitted, go_on
+from rollwise.starters import starter_path
+from rollwise.tasks import Task
+
+MANAGER = "rollwise.backends.verl.rollouts.RolloutManager"
+STOP, ERROR = ".stop", ".error"  # files of the run folder: asks the run to stop; says why it could not go on
+
+
+class Servers:
+    """The rollout servers and the workers share their accelerators: one of them is at work at a time. Servers are
+    given the newest weights when they are woken."""
+
+    def __init__(self, manager: Any) -> None:
+        self.manager, self.awake, self.version = manager, False, 0
+
+    def wake(self) -> None:
+        if not self.awake:
+            self.manager.update_weights(self.version)
+            self.awake = True
+
+    def rest(self) -> None:
+        if self.awake:
+            self.manager.sleep_replicas()
+            self.awake = False
+
+
+class Awake:
+    """A sampler that wakes the servers first."""
+
+    def __init__(self, sampler: VerlSampler, servers: Servers) -> None:
+        self.sampler, self.servers = sampler, servers
+
+    def generate(
+        self, requests: Sequence[Request], sampling: Sampling, *, run_seed: int, step: int, purpose: str = "sample"
+    ) -> list[list[Rollout]]:
+        self.servers.wake()
+        return self.sampler.generate(requests, sampling, run_seed=run_seed, step=step, purpose=purpose)
+
+
+class Resting(Workers):
+    """Workers that put the servers to sleep first."""
+
+    def __init__(self, servers: Servers, group: Any, mesh: str, temperature: float, extra: Any) -> None:
+        super().__init__(group, mesh, temperature, extra)
+        self.servers = servers
+
+    def infer(self, call: Any, rollouts: Sequence[Rollout], output: str) -> list[np.ndarray]:
+        self.servers.rest()
+        return super().infer(call, rollouts, output)
+
+    def train(self, call: Any, rollouts: Sequence[Rollout], own: dict[str, Any], **settings: Any) -> dict[str, float]:
+        self.servers.rest()
+        self.servers.version += 1
+        return super().train(call, rollouts, own, **settings)
+
+
+class Shown:
+    """The console's lines, and every number to the loggers verl was told of."""
+
+    def __init__(self, console: Any, tracking: Any) -> None:
+        self.console, self.tracking = console, tracking
+
+    def started(self, config: RunConfig, derived: dict[str, Any]) -> None:
+        self.console.started(config, derived)
+
+    def step(self, record: StepRecord, seconds: dict[str, float]) -> None:
+        self.console.step(record, seconds)
+        ledger = {f"ledger/{k}": v for k, v in record.ledger.items() if isinstance(v, int | float)}
+        timing = {f"seconds/{k}": v for k, v in seconds.items()}
+        self.tracking.log(data={**record.metrics, **ledger, **timing}, step=record.step)
+
+    def evaluated(self, event: dict[str, Any]) -> None:
+        self.console.evaluated(event)
+        self.tracking.log(data={f"eval/{k}": v for k, v in event["results"].items()}, step=event["step"])
+
+    def note(self, text: str) -> None:
+        self.console.note(text)
+
+    def stopped(self, event: dict[str, Any]) -> None:
+        self.console.stopped(event)
+
+
+@register_trainer("rollwise")
+class RollwiseTrainer(PPOTrainer):  # type: ignore[misc]
+    """See the module."""
+
+    def __init__(self, config: DictConfig) -> None:
+        tree = OmegaConf.to_container(config, resolve=True)
+        self.run = from_verl(tree)
+        assert self.run.output is not None
+        self.output = Path(self.run.output)
+        (self.output / ERROR).unlink(missing_ok=True)
+        self.launched = "config" in tree["rollwise"]  # by `rollwise train`, which holds the folder and may resume it
+        self.resuming = bool(tree["rollwise"].get("resume")) or (
+            not self.launched and config.trainer.resume_mode != "disable"
+        )
+        self.restored: tuple[Path, dict[str, Any]] | None = None
+        with open_dict(config):
+            config.trainer.v1.trainer_mode = "sync"  # any other name is an asynchronous one to verl
+            config.actor_rollout_ref.rollout.agent.agent_loop_manager_class = MANAGER
+        super().__init__(config)
+
+    def _build_replay_buffer(self) -> None:
+        """The loop has its own."""
+        return None
+
+    def _init_dataloader(self) -> None:
+        """The run's tasks instead of verl's files, and how many updates the learning rate is scheduled over."""
+        with self._told():
+            self.tasks: dict[str, Task] = load_tasks(self.run, print)
+            check_data(self.run, self.tasks)
+            self.reader = self._reader()
+            self.tasks = fitted(self.run, self.reader, self.tasks, print)
+        learner, steps = self.run.learner, self.run.budget.steps
+        updates = learner.schedule_updates or (steps or 1) * learner.updates_per_batch * learner.epochs
+        with open_dict(self.config):
+            self.config.actor_rollout_ref.actor.optim.total_training_steps = updates
+            self.config.critic.optim.total_training_steps = updates
+
+    def _reader(self) -> Policy:
+        run = self.run
+        name = str(starter_path(run.task)) if run.model == "starter" else run.model
+        return load_reader(
+            name,
+            min_pixels=run.images.min_pixels,
+            max_pixels=run.images.max_pixels,
+            cache_bytes=run.images.cache_mb * 2**20,
+        )
+
+    def _load_checkpoint(self) -> None:
+        """The newest checkpoint that is whole, where the run goes on; its weights now, its state when the loop is
+        there."""
+        self.global_steps = 0
+        self.store = VerlStore(
+            {"actor": self.actor_rollout_wg, **({"critic": self.critic_wg} if self.use_critic else {})}
+        )
+        if not self.resuming:
+            return
+        with self._told():
+            found = newest(self.output / "checkpoints", self.output)
+        if found is None:
+            print(f"{self.output} has no checkpoint yet: it begins again")
+            return
+        path, state, refused = found
+        for line in refused:
+            print(line)
+        self.store.load_weights(path)
+        self.restored = path, state
+
+    def fit(self, agent_loop_manager: RolloutManager) -> None:
+        """The whole run."""
+        self.agent_loop_manager = agent_loop_manager
+        self.logger = Tracking(
+            project_name=self.config.trainer.project_name,
+            experiment_name=self.config.trainer.experiment_name,
+            default_backend=self.config.trainer.logger,
+            config=OmegaConf.to_container(self.config, resolve=True),
+        )
+        with self._told(), open_console() as console:
+            display = Shown(console, self.logger)
+            if self.launched:
+                self._go(display)
+                return
+            self.output.mkdir(parents=True, exist_ok=True)
+            with lock(self.output):
+                if self.restored is None:
+                    (self.output / "config.yaml").write_text(dump_yaml(self.run), encoding="utf-8")
+                self._go(display)
+
+    def _go(self, display: Shown) -> None:
+        (self.output / STOP).unlink(missing_ok=True)
+        if self.restored is None:
+            begin(self.run, self.output, self.tasks, self.store, self._make, display)
+            return
+        path, state = self.restored
+        then = _config_then(state["config"], self.output)
+        changed = _allowed_changes(self.output, then, self.run, ())
+        try:
+            go_on(self.run, self.output, self.tasks, state, self.store, self._make, display, changed=changed)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"{path}: does not fit this run ({error})") from None
+
+    def _make(self, watcher: Watcher, interrupted: Callable[[], bool]) -> Loop:
+        """The loop between verl's servers and workers."""
+        run = self.run
+        servers = Servers(self.checkpoint_manager)
+        extra = partial(_extra, self.reader)
+        heat = run.sampling.temperature
+        reference = None
+        if needs_reference(run):
+            reference = Resting(servers, self.ref_policy_wg, "ref", heat, extra)
+        learner = VerlLearner(
+            Resting(servers, self.actor_rollout_wg, "actor", heat, extra),
+            learner_settings(run),
+            run.objective,
+            seed=run.seed,
+            max_completion_length=run.sampling.max_completion_length,
+            reference=reference,
+            critic=self._critic(servers, extra) if self.use_critic else None,
+        )
+        sampler = VerlSampler(self.reader, self.agent_loop_manager, max_prompt_length=run.sampling.max_prompt_length)
+        stop = self.output / STOP
+        return wired(run, self.tasks, Awake(sampler, servers), learner, watcher, lambda: interrupted() or stop.exists())
+
+    def _critic(self, servers: Servers, extra: Any) -> VerlCritic:
+        workers = Resting(servers, self.critic_wg, "train", self.run.sampling.temperature, extra)
+        return VerlCritic(workers, self.run.critic.clip_value)
+
+    def _told(self) -> _Told:
+        return _Told(self.output)
+
+    def on_step_end(self) -> None:
+        raise AssertionError("verl's own steps are not taken")
+
+    def on_sample_end(self) -> None:
+        raise AssertionError("verl's own sampling is not used")
+
+
+class _Told:
+    """Writes a user's error where the command that started the run finds it."""
+
+    def __init__(self, output: Path) -> None:
+        self.output = output
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, UserError):
+            self.output.mkdir(parents=True, exist_ok=True)
+            (self.output / ERROR).write_text(f"{error}\n", encoding="utf-8")
+
+
+def _config_then(stored: dict[str, Any], output: Path) -> RunConfig:
+    return build({**stored, "output": str(output)}, str(output))
+
+
+def _extra(reader: Policy, rollout: Rollout) -> dict[str, Any]:
+    """What a rollout with pictures needs beside its ids: positions [axes + 1, P + T], those of the text first, where
+    the model has positions in space; and the tensors of its pictures."""
+    assert reader.vision is not None
+    out: dict[str, Any] = dict(reader.vision.inputs(rollout.images))
+    if reader.axes > 1:
+        prompt = reader.positions(rollout.prompt_ids, rollout.images)
+        behind = int(prompt.max()) + 1 + np.arange(rollout.length)
+        space = np.concatenate([prompt, np.tile(behind, (len(prompt), 1))], axis=1)
+        text = np.arange(space.shape[1])[None]
+        out["position_ids"] = torch.from_numpy(np.concatenate([text, space]))
+    return out
