@@ -123,8 +123,8 @@ def behaviour_weights(
 def sampler_weights(
     behaviour_RT: torch.Tensor, sampled_RT: torch.Tensor, *, cap: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Truncated importance weight min(b / q, cap) [R, T] and the ratio b / q itself, both constants: of the policy a row
-    was born under as the trainer computes it, b, over the distribution that its sampler drew from, q.
+    """Truncated importance weight min(b / q, cap) [R, T], and the ratio b / q itself; both constants. b is the policy a
+    row was born under, as the trainer computes it; q the distribution that its sampler drew from.
 
     Source: Yao et al., On the Rollout-Training Mismatch in Modern RL Systems (NeurIPS 2025 workshop on efficient
     reasoning), token level. A ratio above the cap is clamped to it; none is raised, and no token is left out.

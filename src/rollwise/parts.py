@@ -9,7 +9,35 @@ from rollwise.config import RunConfig
 from rollwise.config.pilot import pilot_prompts, pilot_rollouts
 
 if TYPE_CHECKING:
+    from rollwise.evaluate import Sampler
+    from rollwise.policy import Policy
     from rollwise.records import Rollout
+
+
+def sampler(config: RunConfig, policy: Policy, version: Callable[[], int] = int) -> Sampler:
+    """What generates. `version` changes whenever the policy's weights do; they never do as it stands."""
+    sampling = config.sampling
+    if sampling.engine == "torch":
+        from rollwise.sampling.torch_sampler import TorchSampler
+
+        return TorchSampler(policy, max_prompt_length=sampling.max_prompt_length, max_rows=sampling.max_rows)
+    from rollwise.sampling.vllm_sampler import VllmSampler
+
+    return VllmSampler(
+        policy,
+        sampling.vllm,
+        max_prompt_length=sampling.max_prompt_length,
+        max_completion_length=sampling.max_completion_length,
+        max_rows=sampling.max_rows,
+        version=version,
+    )
+
+
+def sampler_cap(config: RunConfig) -> float | None:
+    """Bound of the learner's weight for the sampler's arithmetic; None where it is the trainer's own, or where the
+    sampler's log-probs are of a nucleus and the trainer's of all tokens."""
+    sampling = config.sampling
+    return sampling.vllm.importance_cap if sampling.engine == "vllm" and sampling.top_p == 1 else None
 
 
 def allocation(config: RunConfig) -> Any:

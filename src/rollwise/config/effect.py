@@ -40,6 +40,13 @@ def _advantage(*kinds: str) -> Reads:
 
 
 RULES = (
+    Rule(("sampling.vllm.",), lambda c: c.sampling.engine == "vllm", "sampling.engine=vllm", ("sampling.engine",)),
+    Rule(
+        ("sampling.vllm.importance_cap",),
+        lambda c: c.sampling.top_p == 1,
+        "sampling.top_p=1",
+        ("sampling.top_p",),
+    ),
     Rule(("curriculum.mopps.",), lambda c: c.curriculum.kind == "mopps", "curriculum.kind=mopps", ("curriculum.kind",)),
     Rule(
         ("curriculum.mopps.target",),
@@ -183,6 +190,7 @@ RULES = (
         "objective.weight_cap",
         ("objective.weight_cap",),
     ),
+    Rule(("verl",), lambda c: c.backend == "verl", "backend=verl", ("backend",)),
     Rule(
         ("learner.schedule_updates",),
         lambda c: c.learner.schedule != "constant",

@@ -31,7 +31,29 @@ class BudgetConfig:
 
 
 @dataclass(slots=True, kw_only=True)
+class VllmConfig:
+    dtype: Literal["float32", "bfloat16", "float16"] | None = key(
+        None, "precision of vLLM's weights and products; null: as dtype of the run"
+    )
+    gpu_memory_utilization: float = key(
+        0.4, "share of the device's memory (on cpu: of the machine's) for vLLM's weights and cache", gt=0, le=0.95
+    )
+    enforce_eager: bool = key(False, "run vLLM's model without compilation and CUDA graphs: starts sooner, runs slower")
+    importance_cap: float | None = key(
+        2.0,
+        "upper bound of the weight trainer/sampler on each token's loss, which corrects for vLLM's other arithmetic; "
+        "null: no such weight; needs top_p 1",
+        gt=0,
+        le=1e6,
+    )
+    args: dict[str, Any] = key({}, "further arguments of vLLM's engine by vLLM's names")  # noqa: RUF009
+
+
+@dataclass(slots=True, kw_only=True)
 class SamplingConfig:
+    engine: Literal["torch", "vllm"] = key(
+        "torch", "what generates: the trainer's own model, or vLLM on its weights (extra vllm), see docs/engines.md"
+    )
     temperature: float = key(1.0, "softmax temperature of training rollouts", ge=1e-3)
     top_p: float = key(1.0, "nucleus mass; 1 keeps the whole distribution", ge=1e-6, le=1)
     max_prompt_length: int = key(1024, "prompt tokens; a longer prompt is never cut", gt=0)
@@ -40,6 +62,7 @@ class SamplingConfig:
     )
     max_completion_length: int = key(1024, "completion tokens, the end token included", gt=0, le=2**20)
     max_rows: int = key(512, "rollouts generated side by side in one call; bounds the KV cache", gt=0)
+    vllm: VllmConfig = field(default_factory=VllmConfig)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -349,6 +372,12 @@ class RunConfig:
     seed: int = key(0, "every random number of the run derives from it", ge=0)
     threads: int = key(1, "CPU threads; more than 1 pays only on idle cores", gt=0)
     device: str = key("cpu", "cpu, cuda, cuda:N or mps")
+    backend: Literal["local", "verl"] = key(
+        "local", "local: this process and one device; verl: its Ray cluster and engines, see docs/scale.md"
+    )
+    verl: dict[str, Any] = key(  # noqa: RUF009
+        {}, "backend verl: verl's own settings by their dotted names, over those made from this config"
+    )
     dtype: Literal["float32", "bfloat16"] = key("float32", "precision of matrix products; weights stay float32")
     prompts_per_step: int = key(32, "groups a batch is meant to hold", gt=0)
     group_size: int = key(8, "rollouts per prompt", gt=0)

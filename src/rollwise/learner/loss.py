@@ -25,7 +25,7 @@ def token_loss(
 ) -> tuple[torch.Tensor, TokenStats, torch.Tensor | None]:
     """Loss [R, T] of each token before its weight in the reduction, what the surrogate did to it, and its KL estimate
     [R, T] (detached) where the objective has a KL term. `reference_RT` is needed for that term, `entropy_RT` for the
-    entropy bonus. With `sampler_cap` the surrogate is weighted for what the sampler says it drew from, `sampled_RT`; the
+    entropy bonus. With `sampler_cap` the surrogate is weighted for what the sampler drew from, `sampled_RT`; the
     regularisers are not."""
     loss, stats = surrogate(
         logp_RT,
