@@ -112,7 +112,7 @@ class VllmEngine:
             )
 
     def params(self, *, temperature: float, top_p: float, max_tokens: int, seed: int) -> Any:
-        """vLLM's `SamplingParams` of one completion: one log-prob a token, no text, ended by the policy's end tokens."""
+        """vLLM's `SamplingParams` of one completion: a log-prob for each token, no text, the policy's end tokens."""
         return self.vllm.SamplingParams(
             n=1,
             temperature=temperature,
@@ -126,9 +126,7 @@ class VllmEngine:
             stop_token_ids=list(self.policy.eos_ids),
         )
 
-    def draw(
-        self, prompts: Sequence[np.ndarray], params: Sequence[Any]
-    ) -> list[tuple[np.ndarray, np.ndarray, bool]]:
+    def draw(self, prompts: Sequence[np.ndarray], params: Sequence[Any]) -> list[tuple[np.ndarray, np.ndarray, bool]]:
         """One completion of each prompt: ids [T], log-probs [T] under the distribution it was drawn from, and whether
         an end token ended it."""
         asked = [self.vllm.TokensPrompt(prompt_token_ids=p.tolist()) for p in prompts]
@@ -164,7 +162,9 @@ def _vllm() -> Any:
     except ImportError as error:
         missing = isinstance(error, ModuleNotFoundError) and error.name == "vllm"
         why = "is not installed" if missing else f"cannot be imported ({' '.join(str(error).split())[:200]})"
-        raise UserError(f"sampling.engine is vllm, which {why}; pip install 'rollwise[vllm]', or docs/engines.md") from None
+        raise UserError(
+            f"sampling.engine is vllm, which {why}; pip install 'rollwise[vllm]', or docs/engines.md"
+        ) from None
 
 
 def _has_head(model: Any) -> list[bool]:
