@@ -10,7 +10,7 @@ from rollwise.config import RunConfig, expand_aliases, merge, parse_override, re
 from rollwise.config.aliases import WIDE, clashes
 from rollwise.errors import UserError
 
-FLAGS = ("method", "task", "model", "seed", "threads", "output")
+FLAGS = ("method", "task", "model", "seed", "threads", "output", "backend")
 MAIN_JOB: dict[str, Any] = {"method": "popo", "task": "sort_digits"}
 MAIN_BUDGET: dict[str, Any] = {"budget": {"rollouts": 25_600}}
 
@@ -28,7 +28,7 @@ def overrides(texts: list[str]) -> dict[str, Any]:
 
 def layers(args: Namespace) -> list[tuple[str, dict[str, Any]]]:
     """Settings by source: the recipe (or the main job), `--set`, and the named flags."""
-    given = {name: getattr(args, name) for name in FLAGS}
+    given = {name: getattr(args, name, None) for name in FLAGS}
     flags = {name: _value(name, text) for name, text in given.items() if text is not None}
     typed = overrides(args.set)
     given_rows = _rows(args)

@@ -85,6 +85,10 @@ def parser() -> argparse.ArgumentParser:
         metavar="PART=COLUMN",
         help="short for --set task_args.map.PART=COLUMN: a column by hand, as prompt=problem",
     )
+    train.add_argument("--backend", choices=["local", "verl"], help="what trains: this process, or verl's cluster")
+    train.add_argument(
+        "--print-verl-config", action="store_true", help="print the settings verl would be started with, and end"
+    )
     train.add_argument("--quiet", action="store_true", help="no progress, no summary")
     train.add_argument(
         "--shared",

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from rollwise.cli.layers import config, overrides
+from rollwise.config import RunConfig
 from rollwise.console import Console, open_console
+from rollwise.errors import UserError
 from rollwise.report.wording import duration
 
 FAILED = {"non_finite"}  # stop reasons that are no success
@@ -19,6 +21,14 @@ FAILED = {"non_finite"}  # stop reasons that are no success
 
 def train(args: Namespace) -> int:
     settings = config(args)
+    if args.print_verl_config:
+        from rollwise.backends.verl.launch import shown
+
+        settings.backend = "verl"
+        print("\n".join(shown(settings)))
+        return 0
+    if settings.backend == "verl":
+        return _on_verl(args, settings)
     from rollwise import run
 
     with _way_on(lambda: settings.output), open_console(args.quiet) as console:
@@ -27,9 +37,26 @@ def train(args: Namespace) -> int:
         return _end(output, event, console, report=settings.log.report, seconds=time.monotonic() - clock)
 
 
+def _on_verl(args: Namespace, settings: RunConfig) -> int:
+    from rollwise.backends.verl import launch
+
+    with _way_on(lambda: settings.output), open_console(args.quiet) as console:
+        clock = time.monotonic()
+        try:
+            output, event = launch.start(settings, console, quiet=args.quiet)
+        except launch.Died as died:
+            return _failed(died)
+        return _end(output, event, console, report=settings.log.report, seconds=time.monotonic() - clock)
+
+
+def _failed(died: Exception) -> int:
+    print(f"rollwise: {died}", file=sys.stderr)
+    return 1
+
+
 def resume(args: Namespace) -> int:
     from rollwise import run
-    from rollwise.config import RunConfig, build, expand_aliases, merge
+    from rollwise.config import build, expand_aliases, merge
     from rollwise.config.effect import check_read
 
     typed = overrides(args.set)
@@ -46,7 +73,17 @@ def resume(args: Namespace) -> int:
     output = Path(args.run).absolute()
     with _way_on(lambda: args.run), open_console(args.quiet) as console:
         clock = time.monotonic()
-        event = run.resume(output, changes, console, anew=args.resume_reset)
+        if run.stored_config(output).backend == "verl":
+            from rollwise.backends.verl import launch
+
+            if args.resume_reset:
+                raise UserError("--resume-reset: is not for runs on verl, whose parts go on; leave it out")
+            try:
+                event = launch.resume(output, changes, console, quiet=args.quiet)
+            except launch.Died as died:
+                return _failed(died)
+        else:
+            event = run.resume(output, changes, console, anew=args.resume_reset)
         return _end(output, event, console, report=report, seconds=time.monotonic() - clock)
 
 
@@ -62,6 +99,12 @@ def _way_on(output: Callable[[], str | None]) -> Iterator[None]:
         raise
 
 
+def _weights(output: Path, step: int) -> Path:
+    """Where the model of the last step is: a folder of its own, or verl's shards."""
+    shards = output / "checkpoints" / f"global_step_{step}" / "actor"
+    return shards if shards.is_dir() else output / "checkpoints" / f"step_{step}" / "model"
+
+
 def _end(output: Path, event: dict[str, Any], console: Console, *, report: bool, seconds: float) -> int:
     """Ledger, report and exit status of a run that has ended."""
     from rollwise.report.events import read_run
@@ -72,7 +115,7 @@ def _end(output: Path, event: dict[str, Any], console: Console, *, report: bool,
     if report:
         write_report([output], output / "report.html")
         lines.append(f"report: {output / 'report.html'}")
-    lines.append(f"model:  {output / 'checkpoints' / ('step_' + str(event['step'])) / 'model'}")
+    lines.append(f"model:  {_weights(output, event['step'])}")
     if event["reason"] == "interrupt":
         lines.append(f"go on with: rollwise resume {output}")
     console.say(lines)

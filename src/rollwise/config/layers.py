@@ -14,6 +14,7 @@ from rollwise.config.schema import RunConfig
 from rollwise.errors import UserError, nearest
 
 SHORT = {"reward": "function"}  # sections that may be given as the text of one of their keys
+WHOLE = ("task_args", "verl")  # mappings that are one setting, whatever they hold
 
 TASKS_EXAMPLE = "{gsm8k: {args: {data: train.jsonl}}, chain_sum: {weight: 2}}"
 
@@ -104,7 +105,10 @@ def expand_aliases(tree: Tree, source: str) -> Tree:
         if clash:
             raise UserError(f"{source}: '{clash}' is given twice; keep one of the two")
         out, given = (merge(out, nested), given) if wide else (out, merge(given, nested))
-    return merge(out, given)
+    out = merge(out, given)
+    if isinstance(out.get("verl"), dict):  # nested or dotted, the same
+        out["verl"] = leaves(out["verl"])
+    return out
 
 
 def _data_set(name: Any, value: Any, source: str) -> Any:
@@ -165,7 +169,7 @@ def leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """`{'a': {'b': 1}}` as `{'a.b': 1}`."""
     out: dict[str, Any] = {}
     for name, value in tree.items():
-        if isinstance(value, Mapping) and value and name != "task_args":
+        if isinstance(value, Mapping) and value and name not in WHOLE:
             out.update(leaves(value, f"{prefix}{name}."))
         else:
             out[f"{prefix}{name}"] = value

@@ -1,0 +1,180 @@
+"""`rollwise train --backend verl`: checks, the run's folder, and verl's command as a process of its own.
+
+The folder's lock is held here. The trainer, in another process and perhaps on another machine of the cluster, writes
+the events; `.stop` in the folder asks it to end after the running step, `.error` is the line with which it could not
+begin. What verl prints goes to the terminal and to `verl.log`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from rollwise.backends.verl import cpu
+from rollwise.backends.verl.compose import composed
+from rollwise.backends.verl.mapping import check, to_verl
+from rollwise.backends.verl.overrides import arguments
+from rollwise.backends.verl.versions import check_entry_point, check_verl
+from rollwise.config import RunConfig
+from rollwise.errors import UserError
+from rollwise.events import EVENTS
+from rollwise.folder import Display, claim, free_output, lock, write_config
+
+LOG, STOP, ERROR = "verl.log", ".stop", ".error"  # files of the run folder
+COMMAND = (sys.executable, "-m", "verl.trainer.main_ppo")
+
+Tree = dict[str, Any]
+
+
+def shown(config: RunConfig) -> list[str]:
+    """verl's settings of a run as its command line takes them; needs no verl."""
+    return arguments(to_verl(config, free_output(config)))
+
+
+def start(config: RunConfig, display: Display, *, quiet: bool = False) -> tuple[Path, Tree]:
+    """Train from the beginning. Everything that can be is checked before the folder is made. Returns folder and stop
+    event. Raises UserError, also for what the trainer could not do; `Died` where verl ended without a word."""
+    from rollwise.run import _anchor_paths, checked_tasks
+
+    check_here(config)
+    named, output = config.output is not None, free_output(config)
+    _anchor_paths(config)
+    composed(arguments(to_verl(config, output)))
+    checked_tasks(config, display)
+    output, held = claim(config, output, named=named)
+    with held:
+        config.output = str(output)
+        write_config(config, output)
+        return output, _run(config, output, to_verl(config, output), display, quiet=quiet)
+
+
+def resume(output: Path, changes: Callable[[Tree], RunConfig], display: Display, *, quiet: bool = False) -> Tree:
+    """Continue a run from its newest whole checkpoint, with the changes that a resumed run may have."""
+    from rollwise.run import _allowed_changes, resumed_config
+
+    config, stored = resumed_config(output, changes)
+    check_here(config)
+    _allowed_changes(output, stored, config, ())
+    settings = {**to_verl(config, output), "+rollwise.resume": True}
+    composed(arguments(settings))
+    with lock(output):
+        write_config(config, output)
+        return _run(config, output, settings, display, quiet=quiet)
+
+
+def check_here(config: RunConfig) -> None:
+    """Raises UserError unless verl can run these settings from this environment."""
+    check(config)
+    check_verl()
+    check_entry_point()
+    policy = os.environ.get("VERL_USE_EXTERNAL_PLUGINS", "auto").strip().lower()
+    if policy != "auto" and "rollwise" not in [name.strip() for name in policy.split(",")]:
+        raise UserError(
+            f"VERL_USE_EXTERNAL_PLUGINS is {policy}: verl would not load Rollwise; unset it, or add rollwise"
+        )
+
+
+class Died(Exception):
+    """verl ended without a stop event. The message is one line."""
+
+
+def _run(config: RunConfig, output: Path, settings: Tree, display: Display, *, quiet: bool) -> Tree:
+    before = _written(output)
+    for name in (STOP, ERROR):
+        (output / name).unlink(missing_ok=True)
+    own = cpu.environment() if config.device == "cpu" else {}
+    display.note(f"starting verl; what it prints is also in {output / LOG}")
+    command = [*COMMAND, *arguments({**settings, "hydra.run.dir": str(output / "hydra")})]
+    status = _process(command, {**os.environ, **own}, output, display, quiet=quiet)
+    if (output / ERROR).is_file():
+        raise UserError((output / ERROR).read_text(encoding="utf-8").strip())
+    stop = _stop(output)
+    if stop is None or _written(output) == before:
+        raise Died(f"verl ended with status {status} before the run did; what it printed is in {output / LOG}")
+    return stop
+
+
+def _written(output: Path) -> int | None:
+    """When the run's log was last written; a resumed run that has nothing left to do writes the same bytes again."""
+    return (output / EVENTS).stat().st_mtime_ns if (output / EVENTS).is_file() else None
+
+
+def _stop(output: Path) -> Tree | None:
+    """The stop event that the run's log ends with."""
+    if not (output / EVENTS).is_file():
+        return None
+    last = (output / EVENTS).read_bytes().splitlines(keepends=True)[-1:]
+    if not last or not last[0].startswith(b'{"event":"stop"') or not last[0].endswith(b"\n"):
+        return None
+    found: Tree = json.loads(last[0])
+    return found
+
+
+def _process(command: Sequence[str], env: dict[str, str], output: Path, display: Display, *, quiet: bool) -> int:
+    """Runs the command to its end, in a session of its own so that the terminal's Ctrl-C reaches this process alone."""
+    with (output / LOG).open("ab") as log:
+        process = subprocess.Popen(
+            command,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        copy = threading.Thread(target=_copied, args=(process.stdout, log, quiet), daemon=True)
+        copy.start()
+        with _passing_on(process, output, display):
+            status = process.wait()
+        copy.join(timeout=10)  # what Ray has left running may hold the pipe open
+        return status
+
+
+def _copied(source: IO[bytes], log: IO[bytes], quiet: bool) -> None:
+    terminal = None if quiet else getattr(sys.stderr, "buffer", None)
+    while chunk := os.read(source.fileno(), 65536):
+        log.write(chunk)
+        log.flush()
+        if terminal is not None:
+            terminal.write(chunk)
+            terminal.flush()
+
+
+@contextmanager
+def _passing_on(process: subprocess.Popen[bytes], output: Path, display: Display) -> Iterator[None]:
+    """The first Ctrl-C or SIGTERM asks the trainer to end after the running step, the second ends verl at once."""
+    asked = False
+
+    def ask(signum: int, frame: object) -> None:
+        nonlocal asked
+        if asked:
+            _end(process)
+            raise KeyboardInterrupt
+        asked = True
+        (output / STOP).touch()
+        display.note("stopping after this step; the checkpoint is written then (again: stops at once)")
+
+    before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for s, handler in before.items():
+            signal.signal(s, handler)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """verl's driver, which takes Ray with it; by force where it does not end."""
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(timeout=30)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
