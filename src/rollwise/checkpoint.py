@@ -25,6 +25,7 @@ from rollwise.errors import UserError
 
 MANIFEST = "manifest.json"
 MAX_JSON = 2**31  # bytes of a JSON file this will read
+MAX_MANIFEST = 2**24
 _ARRAY = "__array__"
 _NAME = re.compile(r"step_(\d+)")
 
@@ -92,7 +93,10 @@ def newest(folder: Path, fits: Callable[[Path], str | None] = lambda path: None)
     refused: list[str] = []
     for step in reversed(steps(folder)):
         path = folder / f"step_{step}"
-        fault = verify(path) or fits(path)
+        try:
+            fault = verify(path) or fits(path)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            fault = f"unreadable ({type(error).__name__})"  # whole by its hashes, and yet no state of a run
         if fault is None:
             return path, refused
         refused.append(f"{path.name} refused: {fault}")
@@ -103,7 +107,9 @@ def newest(folder: Path, fits: Callable[[Path], str | None] = lambda path: None)
 def verify(path: Path) -> str | None:
     """What is wrong with a checkpoint folder, or None if every file is there, whole and no other is."""
     try:
-        manifest = _read_json(path / MANIFEST)
+        if not (path / MANIFEST).is_file():
+            return "it has no manifest"
+        manifest = _read_json(path / MANIFEST, MAX_MANIFEST)
         listed = manifest["files"]
         if (path / MANIFEST).read_text(encoding="utf-8") != _manifest_text(manifest):
             return "its manifest is not as it was written"
@@ -115,6 +121,8 @@ def verify(path: Path) -> str | None:
         for p in path.rglob("*"):
             if p.is_symlink():
                 return f"{p.relative_to(path)} is a link"
+            if not p.is_file() and not p.is_dir():  # a pipe would be waited for
+                return f"{p.relative_to(path)} is no file"
             if p.is_file():
                 present.add(str(p.relative_to(path)))
         if present - {MANIFEST} != set(listed):
@@ -170,8 +178,8 @@ def _join(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     return value
 
 
-def _read_json(path: Path) -> Any:
-    if path.stat().st_size > MAX_JSON:
+def _read_json(path: Path, most: int = MAX_JSON) -> Any:
+    if path.stat().st_size > most:
         raise ValueError("too large")
     return json.loads(path.read_text(encoding="utf-8"))
 

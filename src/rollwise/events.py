@@ -12,6 +12,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from rollwise.errors import UserError
+
 EVENTS = "events.jsonl"
 CLOCK = "clock.jsonl"
 ROLLOUTS = "rollouts.jsonl"
@@ -35,9 +37,12 @@ class EventLog:
     def __init__(self, path: Path, *, at: int | None = None) -> None:
         """Opens for appending; with `at`, whatever follows that byte is dropped first (a resume)."""
         self.path = path
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise UserError(f"{path}: is no file; move it away")
         if at is not None and path.exists() and path.stat().st_size > at:
             os.truncate(path, at)
-        self._file = path.open("a", encoding="utf-8")
+        # Half a surrogate pair, which no UTF-8 can hold, becomes the escape that JSON has for it.
+        self._file = path.open("a", encoding="utf-8", errors="backslashreplace")
 
     def write(self, event: dict[str, Any]) -> None:
         self._file.write(json.dumps(clean(event), separators=(",", ":"), ensure_ascii=False) + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import itertools
 import math
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from rollwise import checkpoint
-from rollwise.config import RunConfig, title, to_tree
+from rollwise.config import RunConfig, dump_yaml, title, to_tree
 from rollwise.errors import UserError
 from rollwise.events import CLOCK, EVENTS, ROLLOUTS, EventLog
 from rollwise.loop import Loop
@@ -21,6 +22,7 @@ from rollwise.policy import Policy
 from rollwise.records import Group, StepRecord
 
 LOCK = ".lock"
+PART = ".config.yaml.part"
 
 
 class Display(Protocol):
@@ -93,8 +95,17 @@ def check_free(output: Path) -> None:
 
 
 def _in_use(output: Path) -> bool:
-    """Whether anything but a lock is there."""
-    return output.exists() and (not output.is_dir() or any(p.name != LOCK for p in output.iterdir()))
+    """Whether anything but a lock, or settings half written, is there."""
+    return output.exists() and (not output.is_dir() or any(p.name not in (LOCK, PART) for p in output.iterdir()))
+
+
+def write_config(config: RunConfig, output: Path) -> None:
+    """The settings, whole or not at all: without them a run cannot go on."""
+    with (output / PART).open("w", encoding="utf-8") as file:
+        file.write(dump_yaml(config))
+        file.flush()
+        os.fsync(file.fileno())
+    (output / PART).replace(output / "config.yaml")
 
 
 class Store(Protocol):
@@ -226,6 +237,8 @@ def lock(output: Path) -> IO[str]:
 
 def _lock(output: Path) -> IO[str] | None:
     """None where another run has it. Raises OSError where there can be none, as on some network disks."""
+    if (output / LOCK).exists() and not (output / LOCK).is_file():  # a pipe would be waited for
+        raise OSError(errno.EINVAL, "it is no file", str(output / LOCK))
     handle = (output / LOCK).open("w")
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

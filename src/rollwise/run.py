@@ -17,10 +17,10 @@ from rollwise import __version__, checkpoint
 from rollwise.advice import advice
 from rollwise.assemble import check_data, heldout_used, load_model, load_tasks, make_loop
 from rollwise.audit.golds import check_golds
-from rollwise.config import RunConfig, build, dump_yaml, leaves, read_yaml, title, to_tree
+from rollwise.config import RunConfig, build, leaves, read_yaml, title, to_tree
 from rollwise.errors import UserError, nearest
 from rollwise.events import EVENTS, ROLLOUTS, SCHEMA
-from rollwise.folder import Display, LocalStore, RunFolder, Store, claim, free_output, interruptible, lock
+from rollwise.folder import Display, LocalStore, RunFolder, Store, claim, free_output, interruptible, lock, write_config
 from rollwise.lengths import check_lengths, fitting
 from rollwise.loop import Loop, Watcher
 from rollwise.parts import replay_capacity
@@ -31,7 +31,7 @@ from rollwise.tasks import PromptSource, Task, anchored
 from rollwise.tasks.rewarded import Rewarded, user_rewards
 
 # Settings that may differ between a run and its continuation: none changes what a step does.
-MAY_CHANGE = ("budget.", "checkpoint.", "log.", "eval.seconds")
+MAY_CHANGE = ("budget.", "checkpoint.", "log.", "eval.seconds", "verl")
 
 # What may begin anew when a run goes on, and the settings that may change with it.
 ANEW = {
@@ -56,6 +56,7 @@ def derived(config: RunConfig) -> dict[str, Any]:
 
 def start(config: RunConfig, display: Display) -> tuple[Path, dict[str, Any]]:
     """Train from the beginning. Everything is checked before the folder is made. Returns folder and stop event."""
+    _check_local(config)
     named, output = config.output is not None, free_output(config)
     _anchor_paths(config)
     tasks, policy = _load(config, display)
@@ -67,15 +68,7 @@ def start(config: RunConfig, display: Display) -> tuple[Path, dict[str, Any]]:
 
 def _load(config: RunConfig, display: Display) -> tuple[dict[str, Task], Policy]:
     """Data and model, checked against each other."""
-    tasks = load_tasks(config, display.note)
-    check_data(config, tasks)
-    for task in tasks.values():
-        for note in (*task.notes, check_golds(task.own if isinstance(task, Rewarded) else task)):
-            if note:
-                display.note(note)
-    made_up = [name for name, task in tasks.items() if task.train.generated]
-    for note in advice(config, {name: len(task.train) for name, task in tasks.items()}, made_up):
-        display.note(note)
+    tasks = checked_tasks(config, display)
     display.note(f"loading {config.model}")
     policy = load_model(config)
     tasks = fitted(config, policy, tasks, display.note)
@@ -88,10 +81,24 @@ def _load(config: RunConfig, display: Display) -> tuple[dict[str, Task], Policy]
     return tasks, policy
 
 
+def checked_tasks(config: RunConfig, display: Display) -> dict[str, Task]:
+    """The data of a run, and what its user should know of it, as far as that can be said without the model."""
+    tasks = load_tasks(config, display.note)
+    check_data(config, tasks)
+    for task in tasks.values():
+        for note in (*task.notes, check_golds(task.own if isinstance(task, Rewarded) else task)):
+            if note:
+                display.note(note)
+    made_up = [name for name, task in tasks.items() if task.train.generated]
+    for note in advice(config, {name: len(task.train) for name, task in tasks.items()}, made_up):
+        display.note(note)
+    return tasks
+
+
 def _from_the_beginning(
     config: RunConfig, output: Path, tasks: dict[str, Task], policy: Policy, display: Display
 ) -> dict[str, Any]:
-    (output / "config.yaml").write_text(dump_yaml(config), encoding="utf-8")
+    write_config(config, output)
     return begin(config, output, tasks, LocalStore(policy), partial(make_loop, config, tasks, policy), display)
 
 
@@ -165,7 +172,7 @@ def go_on(
         folder.best = tuple(state["best"]) if state["best"] else None
         if changed or anew:
             folder.events.write({"event": "config", "step": loop.step, "changed": changed, "anew": list(anew)})
-            (output / "config.yaml").write_text(dump_yaml(config), encoding="utf-8")
+            write_config(config, output)
         display.note(f"resumed {output} at step {loop.step}")
         return folder.finish(loop)
 
@@ -194,16 +201,12 @@ def resume(
     for name in anew:
         if name not in ANEW:
             raise UserError(f"--resume-reset: unknown part '{name}'; {nearest(name, ANEW)}")
-    if not (output / "config.yaml").is_file():
-        raise UserError(f"{output}: not a run folder (no config.yaml); give the folder of a run")
-    stored = build(read_yaml(output / "config.yaml"), str(output / "config.yaml"))
-    config = changes(to_tree(stored))
-    if config.output != stored.output:
-        raise UserError(f"{output}: a resumed run stays in its folder; leave output out")
-    config.output = stored.output = str(output)
+    config, stored = resumed_config(output, changes)
+    _check_local(config)
     changed = _allowed_changes(output, stored, config, anew)
     with lock(output):
         if not checkpoint.steps(output / "checkpoints"):
+            _check_none_lost(output)
             display.note(f"{output} has no checkpoint yet: it begins again")
             tasks, policy = _load(config, display)
             return _from_the_beginning(config, output, tasks, policy, display)
@@ -222,6 +225,29 @@ def resume(
             return go_on(config, output, tasks, state, store, make, display, changed=changed, anew=anew)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{path}: does not fit this run ({error})") from None
+
+
+def stored_config(output: Path) -> RunConfig:
+    """The settings of a run folder. Raises UserError where it is none."""
+    if not (output / "config.yaml").is_file():
+        raise UserError(f"{output}: not a run folder (no config.yaml); give the folder of a run")
+    return build(read_yaml(output / "config.yaml"), str(output / "config.yaml"))
+
+
+def resumed_config(output: Path, changes: Callable[[dict[str, Any]], RunConfig]) -> tuple[RunConfig, RunConfig]:
+    """The settings with which a run goes on, and those it had, both in this folder."""
+    stored = stored_config(output)
+    config = changes(to_tree(stored))
+    if config.output != stored.output:
+        raise UserError(f"{output}: a resumed run stays in its folder; leave output out")
+    config.output = stored.output = str(output)
+    return config, stored
+
+
+def _check_local(config: RunConfig) -> None:
+    """That the run is this process's."""
+    if config.backend != "local":
+        raise UserError(f"backend is {config.backend}; this is the local engine, set backend=local")
 
 
 def fingerprint(config: RunConfig, tasks: Mapping[str, Task]) -> str:
@@ -243,6 +269,25 @@ def checked_rows(source: PromptSource, used: int) -> Iterator[Prompt]:
     most = min(used, 1_000 if source.generated else PROMPTS_CHECKED)
     stride = 1 if source.generated else max(1, used // most)
     return (source[i * stride] for i in range(most))
+
+
+def _check_none_lost(output: Path) -> None:
+    """That a run without checkpoints never had one: beginning again would write over its logs. Raises UserError."""
+    if (output / "checkpoints").exists() and not (output / "checkpoints").is_dir():
+        raise UserError(f"{output / 'checkpoints'}: is no folder; bring the folder of that name back")
+    if not (output / EVENTS).is_file():
+        return
+    with (output / EVENTS).open("rb") as lines:
+        try:  # what the run began with: the settings stored now may be those of this resume, cut short
+            every = json.loads(next(lines, b""))["config"]["checkpoint"]["every"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return
+        done = sum(line.startswith(b'{"event":"step"') for line in lines)
+    if every and done > every:  # the one after `every` begins when that checkpoint is there
+        raise UserError(
+            f"{output}: its {done:,} steps had checkpoints every {every}, and none is there; bring its folder "
+            "`checkpoints` back, or start anew in another folder"
+        )
 
 
 def _logs_fit(output: Path, path: Path) -> str | None:
