@@ -43,6 +43,7 @@ class Engine:
     own_head = True  # whether it heeds being told that the embeddings are not tied
     loses = ""  # a part of parameter names that its reloads pass over
     unknown = ""  # a part of parameter names it does not know
+    fails = ""  # what is raised by every draw, where it cannot
     ends = ""  # the finish reason of every completion, where it is neither
 
     def __init__(
@@ -60,6 +61,8 @@ class Engine:
         skip_tokenizer_init: bool = False,
         generation_config: str = "auto",
         kv_cache_memory_bytes: int | None = None,
+        enable_chunked_prefill: bool = True,
+        max_num_batched_tokens: int = 8192,
     ) -> None:
         from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -108,6 +111,8 @@ class Engine:
     ) -> list[Any]:
         assert len(prompts) == len(sampling_params) and not use_tqdm
         self.calls.append(list(zip([p["prompt_token_ids"] for p in prompts], sampling_params, strict=True)))
+        if self.fails:
+            raise RuntimeError(self.fails)
         asked = [tuple(p["prompt_token_ids"]) for p in prompts]
         found: dict[int, Any] = {}
         for prompt in dict.fromkeys(asked):

@@ -33,25 +33,26 @@ def byte_tokenizer(*, chat: bool) -> Any:
     return fast
 
 
-def tiny_model(folder: Path, kind: str, *, chat: bool = True) -> Path:
-    """`kind` is a family of transformers: Qwen2, Qwen3, Llama."""
+def tiny_model(folder: Path, kind: str, *, chat: bool = True, **settings: Any) -> Path:
+    """`kind` is a family of transformers: Qwen2, Qwen3, Llama; `settings` of its configuration go over those here."""
     import transformers
 
     torch.manual_seed(0)
-    extra = {"head_dim": 8} if kind == "Qwen3" else {}
-    config = getattr(transformers, f"{kind}Config")(
-        vocab_size=259,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=2048,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-        **extra,
-    )
+    given = {
+        "vocab_size": 259,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 2048,
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        **({"head_dim": 8} if kind == "Qwen3" else {}),
+        **settings,
+    }
+    config = getattr(transformers, f"{kind}Config")(**given)
     getattr(transformers, f"{kind}ForCausalLM")(config).save_pretrained(folder)
     byte_tokenizer(chat=chat).save_pretrained(folder)
     return folder

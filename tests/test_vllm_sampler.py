@@ -192,6 +192,10 @@ def test_untied_weights_and_no_requests(tmp_path: Path) -> None:
         ({"loses": "q_proj"}, "from the trainer's on average: it computes another model; set sampling.engine=torch"),
         ({"bend": -0.9}, "from the trainer's on average"),
         ({"ends": "abort"}, "ended with 'abort'"),
+        (
+            {"fails": "no kernel\nfor head_dim=8"},
+            "cannot run this model (no kernel for head_dim=8); set sampling.engine",
+        ),
         ({"unknown": "q_proj"}, "does not take this model's weights (There is no module or parameter named"),
     ],
 )

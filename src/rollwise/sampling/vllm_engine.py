@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from transformers.core_model_loading import revert_weight_conversion
 
 from rollwise.config.schema import VllmConfig
 from rollwise.errors import UserError, show
@@ -40,6 +41,7 @@ OWN_ARGS = {  # arguments of the engine that follow from other settings
     "max_model_len": "sampling.max_prompt_length and sampling.max_completion_length",
     **dict.fromkeys(("logprobs_mode", "load_format", "hf_overrides", "skip_tokenizer_init", "generation_config"), ""),
 }
+LEAST_BATCH = 4096  # tokens vLLM reads in one pass on CPU; more where a single prompt is longer
 PROBE_TOKENS = 16
 FURTHEST = 0.2  # nats between trainer and engine, mean over the probe's tokens, under which both have the same weights
 
@@ -76,23 +78,26 @@ class VllmEngine:
             "skip_tokenizer_init": True,
             "generation_config": "vllm",
         }
+        if (
+            self.policy.device.type == "cpu"
+        ):  # vLLM on CPU cannot halve the reading of a prompt whose request has a seed
+            own |= {"enable_chunked_prefill": False, "max_num_batched_tokens": max(LEAST_BATCH, max_tokens)}
         try:
-            return self.vllm.LLM(**own, **settings.args)
+            return self.vllm.LLM(**{**own, **settings.args})
         except Exception as error:  # configuration, memory, kernels: vLLM raises what it likes
-            reason = " ".join(str(error).split())[:300] or type(error).__name__
-            raise UserError(f"sampling.engine is vllm, and it does not start ({reason})") from error
+            raise UserError(f"sampling.engine is vllm, and it does not start ({_brief(error)})") from error
 
     def follow(self, prompt_ids: np.ndarray) -> None:
         """Take over the policy's weights as they are now. `prompt_ids` [P] is a prompt to compare log-probs on, after
         the first transfer. Raises UserError where the engine then is not the policy."""
-        weights = self.policy.model.state_dict()
-        carried = [(name, w) for name, w in weights.items() if name not in self._left_out]
+        model = self.policy.model
+        weights = {name: w for name, w in model.state_dict().items() if name not in self._left_out}
+        as_saved = list(revert_weight_conversion(model, weights).items())  # vLLM knows names and layouts of checkpoints
         try:
-            self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": carried})
+            self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": as_saved})
         except Exception as error:
-            reason = " ".join(str(error).split())[:300] or type(error).__name__
             raise UserError(
-                f"sampling.engine is vllm, and it does not take this model's weights ({reason}); set "
+                f"sampling.engine is vllm, and it does not take this model's weights ({_brief(error)}); set "
                 "sampling.engine=torch"
             ) from error
         if not self.llm.reset_prefix_cache():
@@ -103,8 +108,16 @@ class VllmEngine:
 
     def _probe(self, prompt_ids: np.ndarray) -> None:
         params = self.params(temperature=1.0, top_p=1.0, max_tokens=PROBE_TOKENS, seed=0)
-        ids, logprobs, _ = self.draw([prompt_ids], [params])[0]
-        apart = float(np.abs(_trainer_logprobs(self.policy, prompt_ids, ids) - logprobs).mean())
+        try:
+            ((ids, logprobs, _),) = self.draw([prompt_ids], [params])
+            own = _trainer_logprobs(self.policy, prompt_ids, ids)
+        except UserError:
+            raise
+        except Exception as error:  # no kernel for this model on this device, as a rule
+            raise UserError(
+                f"sampling.engine is vllm, and it cannot run this model ({_brief(error)}); set sampling.engine=torch"
+            ) from error
+        apart = float(np.abs(own - logprobs).mean())
         if not apart <= FURTHEST:
             raise UserError(
                 f"sampling.engine is vllm, and with this model's weights its log-probs are {apart:.2f} from the "
@@ -152,6 +165,10 @@ def _check(policy: Policy, settings: VllmConfig) -> None:
             raise UserError(f"sampling.vllm.args: {name} is {show(value)}; the engine lives in this process, on 1")
 
 
+def _brief(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
 def _vllm() -> Any:
     """The package, set up to stay in this process and quiet."""
     for name, value in ENVIRONMENT.items():
@@ -161,7 +178,7 @@ def _vllm() -> Any:
         return importlib.import_module("vllm")
     except ImportError as error:
         missing = isinstance(error, ModuleNotFoundError) and error.name == "vllm"
-        why = "is not installed" if missing else f"cannot be imported ({' '.join(str(error).split())[:200]})"
+        why = "is not installed" if missing else f"cannot be imported ({_brief(error)})"
         raise UserError(
             f"sampling.engine is vllm, which {why}; pip install 'rollwise[vllm]', or docs/engines.md"
         ) from None
