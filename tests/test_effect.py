@@ -62,6 +62,7 @@ def set_on(method: str, *settings: str) -> RunConfig:
         ("grpo", "reward.overlong_factor=2", "reward.overlong_buffer null"),
         ("grpo", "learner.schedule_updates=99", "learner.schedule constant"),
         ("grpo", "curriculum.evict_on=any", "curriculum.evict_at null"),
+        ("grpo", "verl={trainer.nnodes: 2}", "backend local; leave it out, or set backend=verl"),
     ],
 )
 def test_a_setting_that_nothing_reads_is_one_line(method: str, setting: str, remedy: str) -> None:
@@ -121,6 +122,8 @@ def variations() -> list[RunConfig]:
         ("reward.function", "f.py:g"),
         ("learner.schedule", "linear"),
         ("allocation.pilot.rollouts", 3),
+        ("backend", "verl"),
+        ("sampling.engine", "vllm"),
     ]
     trees = [merge(to_tree(c), nest(name, value)) for c in found for name, value in more]
     return [*found, *(build(tree, together=False) for tree in trees)]

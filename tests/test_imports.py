@@ -60,6 +60,7 @@ ROOMS = [
     "run",
     "compare",
     "results",
+    "backends",
     "cli",
     "__main__",
 ]
@@ -93,6 +94,7 @@ HEAVY_FREE = [
     "cli.checking",
     "cli.curating",
     "curate.items",
+    "backends.verl.mapping",
 ]
 
 
