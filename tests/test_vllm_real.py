@@ -26,7 +26,11 @@ pytestmark = pytest.mark.skipif(
     "vllm" not in sys.modules and importlib.util.find_spec("vllm") is None, reason="vllm is not installed (extra vllm)"
 )
 
-HEADS = {"head_dim": 32, "hidden_size": 64, "vocab_size": 259}  # the smallest heads that vLLM has CPU kernels for
+HEADS: dict[str, Any] = {
+    "head_dim": 32,
+    "hidden_size": 64,
+    "vocab_size": 259,
+}  # the smallest heads that vLLM has CPU kernels for
 EXACT = 1e-4  # nats, float32; what was measured is 100 times less
 SAMPLING = Sampling(temperature=0.7, max_completion_length=12)
 ENGINE = VllmConfig(enforce_eager=True, args={"kv_cache_memory_bytes": 2**27})
@@ -53,11 +57,11 @@ class Case:
     def generate(self, sampling: Sampling = SAMPLING, step: int = 1, of: int = 6) -> list[list[Rollout]]:
         return self.sampler.generate(requests(of), sampling, run_seed=7, step=step)
 
-    def shake(self, seed: int) -> None:
+    def shake(self, seed: int, by: float = 0.02) -> None:
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             for p in self.policy.model.parameters():
-                p.add_(0.02 * torch.randn(p.shape, generator=generator))
+                p.add_(by * torch.randn(p.shape, generator=generator))
 
 
 def requests(of: int) -> list[Request]:
@@ -109,9 +113,9 @@ def test_without_a_transfer_they_are_not(case: Case) -> None:
     assert gaps(case.policy, case.generate()).max() < EXACT
     apart = []
     for seed in range(3):
-        case.shake(10 + seed)
+        case.shake(10 + seed, by=0.004)
         apart.append(gaps(case.policy, case.generate()).mean())
-    assert 0.01 < apart[0] < apart[1] < apart[2]
+    assert 0.003 < apart[0] < apart[2]
     case.version += 1
     assert gaps(case.policy, case.generate()).max() < EXACT, "prefixes under the old weights are gone too"
 

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rollwise import parts
 from rollwise.cli.layers import overrides, row_args
 from rollwise.config import RunConfig, build, expand_aliases, merge, read_yaml, title, to_tree
 from rollwise.errors import UserError, nearest
@@ -133,15 +134,12 @@ def _measured(
     from rollwise.lengths import check_lengths
     from rollwise.records import Sampling
     from rollwise.reflection import patterns
-    from rollwise.sampling.torch_sampler import TorchSampler
 
     for name, prompts in asked.items():  # one that is too long is found before any is paid
         encode = partial(policy.encode, limit=settings.sampling.max_prompt_length)
         advice = ", or leave such rows out with --set sampling.overlong_prompts=skip"
         check_lengths(name, prompts, encode, "" if tasks[name].heldout.generated else advice)
-    sampler = TorchSampler(
-        policy, max_prompt_length=settings.sampling.max_prompt_length, max_rows=settings.sampling.max_rows
-    )
+    sampler = parts.sampler(settings, policy)
     passes = {"sampled": (args.temperature, args.top_p, args.samples)}
     if not args.no_greedy:
         passes["greedy"] = (0.0, 1.0, 1)

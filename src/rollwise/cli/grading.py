@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rollwise import parts
 from rollwise.cli.curating import written
 from rollwise.cli.layers import overrides, row_args
 from rollwise.config import RunConfig, expand_aliases
@@ -114,7 +115,6 @@ def _each(
     from rollwise.assemble import load_model
     from rollwise.curate.grade import grade as measured
     from rollwise.curate.grade import unasked
-    from rollwise.sampling.torch_sampler import TorchSampler
 
     policy = load_model(settings, folder)
     begin = time.monotonic()
@@ -126,11 +126,7 @@ def _each(
             return str(error)
         return ""
 
-    sampler = TorchSampler(
-        policy,
-        max_prompt_length=settings.sampling.max_prompt_length,
-        max_rows=settings.sampling.max_rows,
-    )
+    sampler = parts.sampler(settings, policy)
     results = measured(
         sampler,
         file.prompts,
