@@ -15,11 +15,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq --constraint
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help setup train test check lint format starters wheel smoke bench compare soak growth clean
+.PHONY: help setup train test test-verl check lint format starters wheel smoke bench compare soak growth clean
 
 help:
 	@echo "make train [ARGS='...']    train the bundled starter model; ARGS go to \`rollwise train\`"
 	@echo "make test                  ruff, mypy and all tests"
+	@echo "make test-verl             the backend verl: real Ray and FSDP2 on the CPU, in an environment of its own"
 	@echo "make lint | make format    the checks without the tests; lay out the code"
 	@echo "make compare [ARGS='...']  methods against each other on one budget"
 	@echo "make starters              build the bundled models anew, into build/starters/"
@@ -53,6 +54,20 @@ test: lint
 	$(BIN)/python -m pytest $(ARGS)
 
 check: test
+
+# verl has an environment of its own: it takes other versions. Where its packages cannot be had, the tests say so and pass.
+VERL := build/verl
+VERLED := $(VERL)/.ready-$(shell cat pyproject.toml constraints-verl.txt | cksum | tr ' ' -)
+
+test-verl:
+	@test -f $(VERLED) || { \
+	  echo "installing rollwise with verl into $(VERL) (once; some minutes, 2 GB)"; \
+	  "$(PYTHON)" -m venv $(VERL) && \
+	  $(VERL)/bin/python -m pip --disable-pip-version-check install -qq --constraint constraints-verl.txt \
+	    --editable '.[verl,math,data,images]' pytest hypothesis && \
+	  rm -f $(VERL)/.ready-* && touch $(VERLED); \
+	} || echo "test-verl: verl cannot be installed here; its tests are skipped" >&2
+	@if test -f $(VERLED); then OMP_NUM_THREADS=1 $(VERL)/bin/python -m pytest tests/verl $(ARGS); fi
 
 lint: $(DEV)
 	$(BIN)/ruff check

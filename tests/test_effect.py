@@ -124,6 +124,7 @@ def variations() -> list[RunConfig]:
         ("allocation.pilot.rollouts", 3),
         ("backend", "verl"),
         ("sampling.engine", "vllm"),
+        ("sampling.top_p", 0.9),
     ]
     trees = [merge(to_tree(c), nest(name, value)) for c in found for name, value in more]
     return [*found, *(build(tree, together=False) for tree in trees)]

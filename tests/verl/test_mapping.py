@@ -165,7 +165,7 @@ THEIRS: Tree = {
 }
 
 
-def theirs(own: Tree | None = None, **more: Any) -> RunConfig:
+def theirs(own: Tree | None = None, /, **more: Any) -> RunConfig:
     tree = {**THEIRS, "rollwise": {"method": "popo"} if own is None else own}
     for name, value in more.items():
         part: Any = value
@@ -188,7 +188,7 @@ def test_the_command_is_understood() -> None:
 
 
 def test_the_command_is_over_the_method_and_below_its_own_keys() -> None:
-    clip = {
+    clip: Tree = {
         "actor_rollout_ref__actor__clip_ratio_high": 0.31,
         "actor_rollout_ref__actor__loss_agg_mode": "seq-mean-token-mean",
     }
@@ -212,7 +212,7 @@ def test_kl_rewards_and_validation_of_the_command(tmp_path: Path) -> None:
 def test_epochs_are_counted_in_rows(tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"prompt": "1"}\n' * 200)
-    more = {"data__train_files": str(rows), "trainer__total_training_steps": None, "trainer__total_epochs": 4}
+    more: Tree = {"data__train_files": str(rows), "trainer__total_training_steps": None, "trainer__total_epochs": 4}
     assert theirs(**more).budget.steps == 12, "three whole batches of 64 an epoch"
     assert theirs({"method": "popo", "budget": {"rollouts": 999}}, **more).budget.steps is None
     more["data__train_files"] = "org/name"

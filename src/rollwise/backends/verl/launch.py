@@ -151,20 +151,23 @@ def _copied(source: IO[bytes], log: IO[bytes], quiet: bool) -> None:
 @contextmanager
 def _passing_on(process: subprocess.Popen[bytes], output: Path, display: Display) -> Iterator[None]:
     """The first Ctrl-C or SIGTERM asks the trainer to end after the running step, the second ends verl at once."""
-    asked = False
+    asked = 0
 
     def ask(signum: int, frame: object) -> None:
         nonlocal asked
-        if asked:
-            _end(process)
+        asked += 1
+        if asked == 2:
             raise KeyboardInterrupt
-        asked = True
-        (output / STOP).touch()
-        display.note("stopping after this step; the checkpoint is written then (again: stops at once)")
+        if asked == 1:
+            (output / STOP).touch()
+            display.note("stopping after this step; the checkpoint is written then (again: stops at once)")
 
     before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
+    except KeyboardInterrupt:
+        _end(process)
+        raise
     finally:
         for s, handler in before.items():
             signal.signal(s, handler)

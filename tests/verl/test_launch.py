@@ -1,0 +1,195 @@
+"""verl's command as a process of a run: what is checked before, what is passed on, and how an end is told. The command
+is played by a script of a few lines; `test_end_to_end.py` has the real one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rollwise.backends.verl import launch, versions
+from rollwise.backends.verl.overrides import arguments
+from rollwise.cli.main import main
+
+SMALL = ["--set", "budget.steps=1", "--set", "prompts_per_step=2", "--set", "log.report=false", "--backend", "verl"]
+STOP: dict[str, Any] = {"event": "stop", "reason": "budget", "detail": "budget.steps", "step": 1, "ledger": {}}
+
+
+def plays(body: str) -> tuple[str, ...]:
+    """A command that reads its arguments as the trainer does, and then does as `body` says."""
+    head = f"""
+        import json, os, signal, sys, time
+        from pathlib import Path
+        given = dict(a.split("=", 1) for a in sys.argv[1:])
+        run = Path(given["+rollwise.config"].strip("'")).parent
+        stop = {json.dumps(STOP, separators=(",", ":"))!r} + "\\n"
+        end = lambda: (run / "events.jsonl").write_text(stop)
+    """
+    return (sys.executable, "-c", textwrap.dedent(head) + textwrap.dedent(body))
+
+
+@pytest.fixture
+def verl(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """An environment in which verl is there and does as it is told."""
+    plugin = EntryPoint("rollwise", "rollwise.backends.verl.plugin", "verl.plugins")
+    monkeypatch.setattr(versions, "version", lambda name: "0.9.1")
+    monkeypatch.setattr(versions, "entry_points", lambda group: EntryPoints([plugin]))
+    monkeypatch.setattr(launch, "composed", lambda arguments: None)
+    monkeypatch.setattr("rollwise.cli.training._end", lambda output, event, console, **_: 0 if event == STOP else 9)
+    return lambda body: monkeypatch.setattr(launch, "COMMAND", plays(body))
+
+
+def test_a_run_is_a_folder_and_a_process(
+    verl: Callable[[str], None], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    verl("print('from verl', os.environ['VERL_PLATFORM'], sorted(p.name for p in run.iterdir())); end()")
+    assert main(["train", *SMALL, "--output", str(tmp_path / "run")]) == 0
+    said = "from verl cpu ['.lock', 'config.yaml', 'verl.log']"
+    assert said in capfd.readouterr().err and said in (tmp_path / "run" / "verl.log").read_text()
+    stored = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert stored["backend"] == "verl" and stored["output"] == str(tmp_path / "run")
+    assert main(["train", *SMALL, "--output", str(tmp_path / "run")]) == 2, "in use"
+
+
+def test_quiet_keeps_to_the_log(verl: Callable[[str], None], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    verl("print('from verl'); end()")
+    assert main(["train", *SMALL, "--quiet", "--output", str(tmp_path / "run")]) == 0
+    assert capfd.readouterr().err == "" and "from verl" in (tmp_path / "run" / "verl.log").read_text()
+
+
+def test_an_end_without_a_word_has_failed(
+    verl: Callable[[str], None], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    verl("print('Traceback'); sys.exit(3)")
+    assert main(["train", *SMALL, "--output", str(tmp_path / "run")]) == 1
+    assert f"verl ended with status 3 before the run did; what it printed is in {tmp_path}/run/verl.log" in (
+        capfd.readouterr().err
+    )
+
+
+def test_what_the_trainer_could_not_do_is_the_users_line(
+    verl: Callable[[str], None], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    verl("(run / '.error').write_text('task: no rows\\n'); sys.exit(1)")
+    assert main(["train", *SMALL, "--output", str(tmp_path / "run")]) == 2
+    assert capfd.readouterr().err.endswith("rollwise: error: task: no rows\n")
+
+
+def test_a_run_goes_on_with_what_may_change(
+    verl: Callable[[str], None], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = str(tmp_path / "run")
+    verl("end()")
+    assert main(["train", *SMALL, "--output", run]) == 0
+    verl("assert given['+rollwise.resume'] == 'true'; print('nodes', given['trainer.nnodes']); end()")
+    assert main(["resume", run, "--set", "verl.trainer.nnodes=2", "--set", "budget.steps=5"]) == 0
+    assert "nodes 2" in capfd.readouterr().err
+    stored = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert stored["verl"] == {"trainer.nnodes": 2} and stored["budget"]["steps"] == 5
+    verl("sys.exit(0)")
+    assert main(["resume", run]) == 1, "the stop event of before is not this one's"
+    for wrong in (["--set", "learner.lr=1"], ["--set", "backend=local"], ["--resume-reset", "optimizer"]):
+        assert main(["resume", run, *wrong]) == 2
+    assert "a resumed run keeps its settings" in capfd.readouterr().err
+
+
+def test_the_first_signal_asks_and_the_second_ends(tmp_path: Path) -> None:
+    """In a process of its own, whose signals are its own."""
+    program = f"""
+        from rollwise.backends.verl import launch
+        from rollwise.console import Console
+        from pathlib import Path
+        import sys
+        out = Path({str(tmp_path)!r})
+        print("ready", flush=True)
+        try:
+            print(launch._process(sys.argv[1:], dict(__import__("os").environ), out, Console(), quiet=True))
+        except KeyboardInterrupt:
+            print("interrupted")
+    """
+    child = (
+        "import signal, sys, time; from pathlib import Path; p = Path(sys.argv[1]);\n"
+        "signal.signal(signal.SIGINT, lambda *_: (p / 'reached').touch())\n"
+        "(p / 'up').touch()\n"
+        "while not ((p / '.stop').exists() and (p / 'go').exists()): time.sleep(0.02)\n"
+        "sys.exit(7)"
+    )
+    for second in (False, True):
+        for name in ("up", "go", ".stop"):
+            (tmp_path / name).unlink(missing_ok=True)
+        process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(program), sys.executable, "-c", child, str(tmp_path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        wait(lambda: (tmp_path / "up").exists())
+        process.send_signal(signal.SIGINT)
+        wait(lambda: (tmp_path / ".stop").exists())
+        assert process.poll() is None, "it is waited for"
+        if second:
+            process.send_signal(signal.SIGTERM)
+        else:
+            (tmp_path / "go").touch()
+        out, _ = process.communicate(timeout=60)
+        assert out.split() == ["ready", "interrupted" if second else "7"]
+        assert not (tmp_path / "reached").exists(), "the terminal's signal is not the child's"
+
+
+def wait(there: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if there():
+            return
+        time.sleep(0.02)
+    raise AssertionError("it never came")
+
+
+@pytest.mark.parametrize("version", ["0.9.0", "0.10.0", "1.0", "0.10.0.dev0"])
+def test_another_verl_is_refused(
+    verl: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, version: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(versions, "version", lambda name: version)
+    assert main(["train", *SMALL]) == 2
+    assert f"verl {version} is installed; this version of rollwise is written for" in capsys.readouterr().err
+
+
+def test_a_missing_entry_point_is_refused(
+    verl: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(versions, "entry_points", lambda group: EntryPoints([]))
+    assert main(["train", *SMALL]) == 2
+    assert "entry point for verl is not installed" in capsys.readouterr().err
+
+
+def test_plugins_that_are_switched_off_are_refused(
+    verl: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("VERL_USE_EXTERNAL_PLUGINS", "none")
+    assert main(["train", *SMALL]) == 2
+    assert "VERL_USE_EXTERNAL_PLUGINS is none: verl would not load Rollwise" in capsys.readouterr().err
+
+
+def test_the_settings_are_printed_without_verl(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", *SMALL, "--output", str(tmp_path / "a b"), "--print-verl-config"]
+    assert main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert f"+rollwise.config='{tmp_path}/a b/config.yaml'" in lines and "data.train_batch_size=2" in lines
+    assert lines == sorted(lines, key=lambda line: line.lstrip("+")) and not (tmp_path / "a b").exists()
+    assert arguments({"a": 1}) == ["a=1"]
+
+
+def test_settings_of_verl_are_nothing_to_the_local_engine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--set", "verl.trainer.nnodes=2", "--set", "budget.steps=1"]) == 2
+    assert "nothing reads it with backend local" in capsys.readouterr().err
