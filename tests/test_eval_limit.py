@@ -16,7 +16,7 @@ from rollwise.compare.views import View
 from rollwise.config import build, merge
 from rollwise.console import Console
 from rollwise.evaluate import evaluate
-from rollwise.records import Prompt, Rollout, Sampling
+from rollwise.records import Prompt, Rollout, Sampling, Verdict, VerdictKind
 from rollwise.report.events import read_run
 from rollwise.sampling.torch_sampler import TorchSampler
 from tests.conftest import Finished
@@ -82,10 +82,9 @@ def test_tasks_take_turns_and_the_order_is_kept() -> None:
             return [list(group(1).rollouts) for _ in requests]
 
     prompts = [Prompt(uid=f"{task}{i}", text="x", task=task) for task, n in (("a", 3), ("b", 2)) for i in range(n)]
-    ask = {"sampling": Sampling(), "samples": 2, "seed": 0}
-    whole = evaluate(
-        Sampler(), prompts, lambda c: [group(1).rollouts[0].verdict] * len(c), **ask, seconds=1e6, at_once=4
-    )
+    ask: dict[str, Any] = {"sampling": Sampling(), "samples": 2, "seed": 0}
+    right = Verdict(kind=VerdictKind.correct, score=1.0)
+    whole = evaluate(Sampler(), prompts, lambda c: [right] * len(c), **ask, seconds=1e6, at_once=4)
     assert asked == [["a0", "b0"], ["a1", "b1"], ["a2"]]
     assert [g.prompt.uid for g in whole.groups] == ["a0", "a1", "a2", "b0", "b1"] and not whole.note
     none = evaluate(Sampler(), prompts, lambda c: [], **ask, seconds=0.0, at_once=4)

@@ -147,7 +147,7 @@ def test_settings_are_written_whole_or_not_at_all(saved: Finished, tmp_path: Pat
     def killed(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(folder.os, "fsync", killed)
+    monkeypatch.setattr(os, "fsync", killed)
     assert main(["resume", str(copy), "--set", "budget.steps=5", "--quiet"]) == 130
     assert (copy / "config.yaml").read_bytes() == before
     monkeypatch.undo()

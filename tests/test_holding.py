@@ -63,8 +63,16 @@ STEPS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.booleans(), 
 
 
 def replay_parts() -> dict[str, Callable[[], Any]]:
-    limits = {"max_age": 3, "max_uses": 2}
-    rollouts = {"seed": 1, "capacity": 7, "ratio": 1.0, "alpha": 0.5, "eps": 1e-6, "warmup_steps": 1, **limits}
+    limits: dict[str, Any] = {"max_age": 3, "max_uses": 2}
+    rollouts: dict[str, Any] = {
+        "seed": 1,
+        "capacity": 7,
+        "ratio": 1.0,
+        "alpha": 0.5,
+        "eps": 1e-6,
+        "warmup_steps": 1,
+        **limits,
+    }
     return {
         "recent": lambda: RecentGroups(capacity=3, admit="any", **limits),
         "hybrid": lambda: Hybrid(
@@ -74,7 +82,7 @@ def replay_parts() -> dict[str, Callable[[], Any]]:
         ),
         "rollouts": lambda: RolloutReplay(**rollouts, priority="advantage", entries="rollouts", composition="fresh"),
         "groups": lambda: RolloutReplay(**rollouts, priority="sigma", entries="groups", composition="fresh"),
-        "success": lambda: SuccessReplay(seed=1, per_prompt=2, max_age=3),
+        "success": lambda: SuccessReplay(seed=1, per_prompt=2, max_age=3, capacity=4),
     }
 
 

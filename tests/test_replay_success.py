@@ -48,7 +48,7 @@ def of_prompt(uid: str, right: list[bool], step: int) -> Group:
 
 
 def store(**over: Any) -> SuccessReplay:
-    return SuccessReplay(**{"seed": 0, "per_prompt": 8, "max_age": None, **over})
+    return SuccessReplay(**{"seed": 0, "per_prompt": 8, "max_age": None, "capacity": 1000, **over})
 
 
 def seats(groups: list[Group]) -> list[Placed]:
@@ -59,6 +59,22 @@ def only(placed: list[Placed]) -> Group:
     (seat,) = placed
     assert seat.role is Role.fresh and seat.credits is None
     return seat.group
+
+
+def test_beyond_the_capacity_the_prompts_solved_longest_ago_give_up_theirs() -> None:
+    s = store(capacity=4)
+    for step, uid in enumerate("abca", 1):
+        s.store(seats([of_prompt(uid, [True], step)]), step)
+    assert [len(kept) for kept in s.successes.values()] == [1, 1, 2] and list(s.successes) == ["b", "c", "a"]
+    s.store(seats([of_prompt("d", [True, True, False], 5)]), 5)
+    assert {uid: len(kept) for uid, kept in s.successes.items()} == {"a": 2, "d": 2}
+    assert s.metrics()["replay/size"] == s.size == 4
+    again = store(capacity=4)
+    again.load_state_dict(s.state_dict())
+    for part in (s, again):
+        part.store(seats([of_prompt("e", [True], 6)]), 6)
+    assert list(again.successes) == list(s.successes) == ["a", "d", "e"]
+    assert again.metrics() == s.metrics() and len(s.successes["a"]) == 1
 
 
 def test_the_first_member_of_a_failed_group_gives_way() -> None:

@@ -76,7 +76,7 @@ def replay_capacity(config: RunConfig) -> int:
     replay = config.replay
     if replay.capacity is not None:
         return replay.capacity
-    if replay.kind == "rollouts":
+    if replay.kind in ("rollouts", "success"):
         return 30_000
     batches = replay.capacity_batches or (replay.min_age + 8 if replay.min_age else 1)
     return batches * config.prompts_per_step
@@ -93,7 +93,9 @@ def replay(config: RunConfig) -> Any:
         return _groups(config)
     if kind == "success":
         replay = config.replay
-        return SuccessReplay(seed=config.seed, per_prompt=replay.per_prompt, max_age=replay.max_age)
+        return SuccessReplay(
+            seed=config.seed, per_prompt=replay.per_prompt, max_age=replay.max_age, capacity=replay_capacity(config)
+        )
     return NoReplay(drop_dead=kind == "filter")
 
 

@@ -49,7 +49,7 @@ def derived(config: RunConfig) -> dict[str, Any]:
         "rollouts_per_round": config.prompts_per_step * config.group_size,
         "updates_per_step": config.learner.updates_per_batch * config.learner.epochs,
     }
-    if config.replay.kind in ("recent", "hybrid", "rollouts"):
+    if config.replay.kind in ("recent", "hybrid", "rollouts", "success"):
         out["replay_capacity"] = replay_capacity(config)
     return out
 

@@ -40,6 +40,7 @@ def _advantage(*kinds: str) -> Reads:
 
 
 RULES = (
+    Rule(("sampling.engine",), lambda c: c.backend == "local", "backend=local", ("backend",)),
     Rule(("sampling.vllm.",), lambda c: c.sampling.engine == "vllm", "sampling.engine=vllm", ("sampling.engine",)),
     Rule(
         ("sampling.vllm.importance_cap",),
@@ -92,7 +93,7 @@ RULES = (
         ("allocation.pilot.train_on",),
     ),
     Rule(
-        ("replay.capacity", "replay.max_uses"),
+        ("replay.max_uses",),
         _replay("recent", "hybrid", "rollouts"),
         "replay.kind=recent, hybrid or rollouts",
         ("replay.kind",),
@@ -104,7 +105,7 @@ RULES = (
         ("replay.kind",),
     ),
     Rule(
-        ("replay.max_age",),
+        ("replay.capacity", "replay.max_age"),
         _replay("recent", "hybrid", "rollouts", "success"),
         "replay.kind=recent, hybrid, rollouts or success",
         ("replay.kind",),

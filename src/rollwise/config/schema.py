@@ -181,7 +181,9 @@ class ReplayConfig:
         "stored success put into a group that is all wrong",
     )
     capacity: int | None = key(
-        None, "groups stored (rollouts: rollouts); null: capacity_batches x prompts_per_step, rollouts: 30000", gt=0
+        None,
+        "groups stored (kinds rollouts and success: rollouts); null: capacity_batches x prompts_per_step, or 30000",
+        gt=0,
     )
     capacity_batches: int | None = key(None, "batches stored; null: min_age + 8 if min_age else 1", gt=0)
     admit: Literal["informative", "any"] = key("informative", "which fresh groups are stored, and which may be drawn")

@@ -8,7 +8,8 @@ stored after that. A prompt never solved before, and a group that is all right, 
 Differs: the paper works on GUI trajectories of many turns with a continuous result (stored above 0.1; failed where the
 mean is below 0.2 and the spread below 0.05). Here a success is a correct answer, and a group has failed where no scored
 member is correct. Where one prompt comes twice in a step no stored rollout serves twice, which the released code does
-not rule out. `max_age` is ours and off by default.
+not rule out. `max_age` is ours and off by default. `capacity` is ours too, for data sets of any size: beyond it the
+prompts solved longest ago give up their oldest successes.
 """
 
 from __future__ import annotations
@@ -37,13 +38,16 @@ class Success:
 
 
 class SuccessReplay:
-    """Holds at most `per_prompt` rollouts for each prompt of the data set, keyed by the prompt's uid."""
+    """Holds at most `per_prompt` rollouts for each prompt of the data set, keyed by the prompt's uid, and at most
+    `capacity` in all."""
 
-    def __init__(self, *, seed: int, per_prompt: int, max_age: int | None) -> None:
+    def __init__(self, *, seed: int, per_prompt: int, max_age: int | None, capacity: int) -> None:
         self.seed = seed
         self.per_prompt = per_prompt
         self.max_age = max_age
-        self.successes: dict[str, list[Success]] = {}  # oldest first
+        self.capacity = capacity
+        self.successes: dict[str, list[Success]] = {}  # oldest first; prompts in the order last solved
+        self.size = 0  # rollouts in it
         self.held = Holding()
         self._last: list[Success] = []
         self._step = 0
@@ -76,15 +80,24 @@ class SuccessReplay:
 
     def _put(self, uid: str, successes: list[Success]) -> None:
         """What is stored for a prompt from now on."""
+        before = self.successes.pop(uid, [])
         self.held.add(s.rollout for s in successes)
-        self.held.drop(s.rollout for s in self.successes.get(uid, []))
+        self.held.drop(s.rollout for s in before)
         self.successes[uid] = successes
+        self.size += len(successes) - len(before)
+        while self.size > self.capacity:
+            first = next(iter(self.successes))
+            oldest = self.successes[first]
+            self.held.drop([oldest.pop(0).rollout])
+            self.size -= 1
+            if not oldest:
+                del self.successes[first]
 
     def metrics(self) -> dict[str, float]:
         """share and ages are of the injected rollouts; each sits in a group counted as fresh."""
         ages = [float(self._step - s.rollout.birth_step) for s in self._last]
         return {
-            "replay/size": float(sum(map(len, self.successes.values()))),
+            "replay/size": float(self.size),
             "replay/prompts": float(len(self.successes)),
             "replay/age_mean": mean(ages),
             "replay/age_max": max(ages, default=0.0),
@@ -100,8 +113,9 @@ class SuccessReplay:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_keys(state, {"groups", "uses"}, "replay")
-        self.successes, self.held = {}, Holding()
+        self.successes, self.held, self.size = {}, Holding(), 0
         for group, uses in zip(unpack_groups(state["groups"]), state["uses"].tolist(), strict=True):
             success = Success(prompt=group.prompt, rollout=group.rollouts[0], uses=uses)
             self.successes.setdefault(group.prompt.uid, []).append(success)
             self.held.add(group.rollouts)
+            self.size += 1
