@@ -120,7 +120,7 @@ def test_a_critic_that_verl_has_not() -> None:
 
 
 def test_nested_and_dotted_settings_of_verl_are_one() -> None:
-    layers = [
+    layers: list[tuple[str, Tree]] = [
         ("f", {"backend": "verl", "budget": {"steps": 1}, "verl": {"trainer.nnodes": 8, "model_engine": "dp"}}),
         ("--set", {"verl": {"trainer": {"nnodes": 2}}}),
     ]
