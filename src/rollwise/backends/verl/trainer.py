@@ -196,12 +196,12 @@ class RollwiseTrainer(PPOTrainer):  # type: ignore[misc]
                 return
             self.output.mkdir(parents=True, exist_ok=True)
             with lock(self.output):
+                (self.output / STOP).unlink(missing_ok=True)  # a launcher has done so before verl began
                 if self.restored is None:
                     (self.output / "config.yaml").write_text(dump_yaml(self.run), encoding="utf-8")
                 self._go(display)
 
     def _go(self, display: Shown) -> None:
-        (self.output / STOP).unlink(missing_ok=True)
         if self.restored is None:
             begin(self.run, self.output, self.tasks, self.store, self._make, display)
             return
