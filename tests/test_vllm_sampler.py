@@ -15,6 +15,7 @@ import torch
 
 from rollwise import seeds
 from rollwise.assemble import resolve
+from rollwise.cli.main import main
 from rollwise.config import build, merge, nest
 from rollwise.config.schema import VllmConfig
 from rollwise.errors import UserError
@@ -308,3 +309,20 @@ def test_its_settings_are_read_under_it_only() -> None:
     with pytest.raises(UserError, match=r"nothing reads it with sampling\.top_p"):
         resolved(engine, ("sampling.top_p", 0.9), ("sampling.vllm.importance_cap", 3.0))
     resolved(engine, ("sampling.top_p", 0.9))
+
+
+def test_a_run_without_the_package_ends_in_one_line_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delitem(sys.modules, "vllm")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    out = tmp_path / "run"
+    assert main(["train", "--set", "sampling.engine=vllm", "--set", "budget.steps=1", "--output", str(out)]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("rollwise: error: sampling.engine is vllm, which is not")
+    assert not out.exists()
+
+
+def test_an_evaluation_generates_with_the_engine_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--samples", "1", "--no-greedy", "--prompts", "4", "--set", "sampling.engine=vllm"]
+    assert main(["eval", str(starter_path("sort_digits")), *small]) == 0
+    assert "4 held-out prompts x 1" in capsys.readouterr().out and len(engines) == 1

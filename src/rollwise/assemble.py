@@ -131,6 +131,7 @@ def load_model(config: RunConfig, folder: Path | None = None) -> Policy:
     )
     if config.learner.freeze_vision:
         policy.freeze_vision()
+    parts.check_sampler(config, policy)
     return policy
 
 

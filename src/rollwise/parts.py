@@ -33,6 +33,14 @@ def sampler(config: RunConfig, policy: Policy, version: Callable[[], int] = int)
     )
 
 
+def check_sampler(config: RunConfig, policy: Policy) -> None:
+    """What can be said of the engine that generates before it is started. Raises UserError."""
+    if config.sampling.engine == "vllm":
+        from rollwise.sampling.vllm_engine import check
+
+        check(policy, config.sampling.vllm)
+
+
 def sampler_cap(config: RunConfig) -> float | None:
     """Bound of the learner's weight for the sampler's arithmetic; None where it is the trainer's own, or where the
     sampler's log-probs are of a nucleus and the trainer's of all tokens."""

@@ -13,7 +13,9 @@ on layerwise reloading).
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,6 +43,7 @@ OWN_ARGS = {  # arguments of the engine that follow from other settings
     "max_model_len": "sampling.max_prompt_length and sampling.max_completion_length",
     **dict.fromkeys(("logprobs_mode", "load_format", "hf_overrides", "skip_tokenizer_init", "generation_config"), ""),
 }
+MISSING = "sampling.engine is vllm, which is not installed; pip install 'rollwise[vllm]', or see docs/engines.md"
 LEAST_BATCH = 4096  # tokens vLLM reads in one pass on CPU; more where a single prompt is longer
 PROBE_TOKENS = 16
 FURTHEST = 0.2  # nats between trainer and engine, mean over the probe's tokens, under which both have the same weights
@@ -51,7 +54,7 @@ class VllmEngine:
 
     def __init__(self, policy: Policy, settings: VllmConfig, *, max_tokens: int, max_rows: int) -> None:
         """`max_tokens` of prompt and completion together. Raises UserError where vLLM is missing or does not start."""
-        _check(policy, settings)
+        check(policy, settings)
         self.policy = policy
         self.vllm = _vllm()
         head = policy.model.get_output_embeddings().weight
@@ -147,7 +150,10 @@ class VllmEngine:
         return [_completion(out.outputs[0]) for out in found]
 
 
-def _check(policy: Policy, settings: VllmConfig) -> None:
+def check(policy: Policy, settings: VllmConfig) -> None:
+    """What can be said before an engine is started. Raises UserError."""
+    if "vllm" not in sys.modules and importlib.util.find_spec("vllm") is None:
+        raise UserError(MISSING)
     if policy.vision is not None or policy.blind:
         raise UserError(
             "sampling.engine is vllm, which samples from text models only; set sampling.engine=torch for this one"
