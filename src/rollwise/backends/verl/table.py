@@ -176,10 +176,12 @@ ROWS = (
         refused=lambda c: (
             "" if c.sampling.engine == "torch" else "verl has rollout servers; set verl.actor_rollout_ref.rollout.name"
         ),
+        note="refused: verl has servers of its own",
     ),
     Row(
         ours=("threads",),
         refused=lambda c: "" if c.threads == 1 else "set OMP_NUM_THREADS for verl's processes, and leave threads out",
+        note="refused: OMP_NUM_THREADS",
     ),
     Row(
         ours=("device",),
@@ -338,6 +340,7 @@ ROWS = (
     Row(
         ours=("learner.freeze_vision",),
         refused=lambda c: "verl trains the whole model" if c.learner.freeze_vision else "",
+        note="refused: verl trains the whole model",
     ),
     Row(
         ours=("learner.micro_batch_tokens",),
@@ -351,8 +354,9 @@ ROWS = (
         refused=lambda c: (
             "" if c.learner.logit_budget == 2**25 else "verl bounds a pass by learner.micro_batch_tokens alone"
         ),
+        note="refused: learner.micro_batch_tokens bounds a pass",
     ),
-    Row(ours=("curriculum.stages",), refused=_stages_refused),
+    Row(ours=("curriculum.stages",), refused=_stages_refused, note="`optimizer` in `reset` is refused"),
 )
 
 
