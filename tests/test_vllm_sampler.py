@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from rollwise import seeds
 from rollwise.assemble import resolve
@@ -20,6 +22,7 @@ from rollwise.config import build, merge, nest
 from rollwise.config.schema import VllmConfig
 from rollwise.errors import UserError
 from rollwise.learner.loss import token_loss
+from rollwise.parts import sampler_cap
 from rollwise.policy import Policy, load_policy
 from rollwise.records import Prompt, Request, Rollout, Sampling, StopReason
 from rollwise.sampling.vllm_sampler import VllmSampler
@@ -326,3 +329,11 @@ def test_an_evaluation_generates_with_the_engine_too(tmp_path: Path, capsys: pyt
     small = ["--samples", "1", "--no-greedy", "--prompts", "4", "--set", "sampling.engine=vllm"]
     assert main(["eval", str(starter_path("sort_digits")), *small]) == 0
     assert "4 held-out prompts x 1" in capsys.readouterr().out and len(engines) == 1
+
+
+def test_the_recipe_of_the_page_is_understood() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "engines.md").read_text(encoding="utf-8")
+    (recipe,) = re.findall(r"```yaml\n(.*?)```", page, re.S)
+    config = resolve([("page", {**yaml.safe_load(recipe), "budget": {"steps": 1}})])
+    assert config.sampling.engine == "vllm" and sampler_cap(config) == 2.0
+    assert sampler_cap(resolve([("none", {"budget": {"steps": 1}})])) is None

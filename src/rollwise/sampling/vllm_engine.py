@@ -183,11 +183,9 @@ def _vllm() -> Any:
     try:
         return importlib.import_module("vllm")
     except ImportError as error:
-        missing = isinstance(error, ModuleNotFoundError) and error.name == "vllm"
-        why = "is not installed" if missing else f"cannot be imported ({_brief(error)})"
-        raise UserError(
-            f"sampling.engine is vllm, which {why}; pip install 'rollwise[vllm]', or docs/engines.md"
-        ) from None
+        if isinstance(error, ModuleNotFoundError) and error.name == "vllm":
+            raise UserError(MISSING) from None
+        raise UserError(f"sampling.engine is vllm, and it cannot be imported ({_brief(error)})") from error
 
 
 def _has_head(model: Any) -> list[bool]:
