@@ -193,3 +193,10 @@ def test_the_settings_are_printed_without_verl(tmp_path: Path, capsys: pytest.Ca
 def test_settings_of_verl_are_nothing_to_the_local_engine(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "--set", "verl.trainer.nnodes=2", "--set", "budget.steps=1"]) == 2
     assert "nothing reads it with backend local" in capsys.readouterr().err
+
+
+def test_check_names_what_verl_cannot_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text("{method: grpo, backend: verl, threads: 4, budget: {steps: 1}}")
+    assert main(["check", str(recipe)]) == 2
+    assert "threads is 4 with backend verl; set OMP_NUM_THREADS" in capsys.readouterr().err

@@ -74,6 +74,10 @@ def _what(args: Namespace) -> tuple[RunConfig | None, RunConfig, list[Subject]]:
         from rollwise.assemble import load_tasks
 
         settings = config(args)
+        if settings.backend == "verl":
+            from rollwise.backends.verl.mapping import check as check_carried
+
+            check_carried(settings)
         subjects = [Subject.of_task(name, task) for name, task in load_tasks(settings).items()]
         alone, own = settings, {"map": own["map"]} if args.map else {}  # the rest of --set is of the run
     elif args.set:
