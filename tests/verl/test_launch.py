@@ -200,3 +200,15 @@ def test_check_names_what_verl_cannot_do(tmp_path: Path, capsys: pytest.CaptureF
     recipe.write_text("{method: grpo, backend: verl, threads: 4, budget: {steps: 1}}")
     assert main(["check", str(recipe)]) == 2
     assert "threads is 4 with backend verl; set OMP_NUM_THREADS" in capsys.readouterr().err
+
+
+def test_shards_are_no_model_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for step in (9, 10):
+        (tmp_path / "checkpoints" / f"global_step_{step}" / "actor").mkdir(parents=True)
+    (tmp_path / "config.yaml").write_text("{method: grpo, backend: verl, budget: {steps: 1}}")
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "1+1=", "answer": "2"}\n')
+    grade = ["data", "grade", str(tmp_path / "rows.jsonl"), "--output", str(tmp_path / "out.jsonl")]
+    for words in (["eval", str(tmp_path)], [*grade, "--task", "exact", "--model", str(tmp_path)]):
+        assert main(words) == 2
+        said = capsys.readouterr().err
+        assert "verl.model_merger merge --backend fsdp --local_dir" in said and "global_step_10/actor" in said

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rollwise import parts
-from rollwise.cli.layers import overrides, row_args
+from rollwise.cli.layers import overrides, row_args, trained
 from rollwise.config import RunConfig, build, expand_aliases, merge, read_yaml, title, to_tree
 from rollwise.errors import UserError, nearest
 from rollwise.report.wording import decimal
@@ -212,7 +212,6 @@ def _typed(args: Namespace) -> dict[str, Any]:
 
 def _settings(args: Namespace) -> tuple[RunConfig, Path | None]:
     """The settings to evaluate with, and the folder of the model when it is not the one they name."""
-    from rollwise import checkpoint
     from rollwise.assemble import resolve
 
     typed = _typed(args)
@@ -230,8 +229,7 @@ def _settings(args: Namespace) -> tuple[RunConfig, Path | None]:
         stored = to_tree(build(read_yaml(run / "config.yaml"), str(run / "config.yaml")))
         if args.task and args.task != stored["task"]:
             raise UserError(f"--task {args.task}: the run is on {stored['task']}; give its model folder to use another")
-        path, _ = checkpoint.newest(run / "checkpoints")
-        return build(merge(merge(stored, typed), here), "--set"), path / "model"
+        return build(merge(merge(stored, typed), here), "--set"), trained(run)
     named = {"model": args.model, "task": args.task or typed.get("task", "sort_digits"), "budget": {"steps": 1}}
     return resolve([("--set", typed), ("command line", merge(named, here))]), None
 

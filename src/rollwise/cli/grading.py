@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rollwise import parts
 from rollwise.cli.curating import written
-from rollwise.cli.layers import overrides, row_args
+from rollwise.cli.layers import overrides, row_args, trained
 from rollwise.config import RunConfig, expand_aliases
 from rollwise.errors import UserError
 from rollwise.report.tables import Table
@@ -81,12 +81,10 @@ def grade(args: Namespace) -> int:
 
 def _model(name: str) -> tuple[str, Path | None]:
     """The setting `model`, and the folder it is loaded from where that is a run's newest checkpoint."""
-    from rollwise import checkpoint
-
     run = Path(name)
     if name != "starter" and (run / "config.yaml").is_file():
-        path, _ = checkpoint.newest(run / "checkpoints")
-        return str(path / "model"), path / "model"
+        folder = trained(run)
+        return str(folder), folder
     return name, None
 
 

@@ -76,6 +76,17 @@ def _value(name: str, text: str) -> Any:
         raise UserError(f"--{name} {text}: give a whole number") from None
 
 
+def trained(run: Path) -> Path:
+    """The model folder of a run's newest checkpoint. Raises UserError for one on verl, whose weights are in shards."""
+    from rollwise import checkpoint
+
+    shards = sorted((run / "checkpoints").glob("global_step_*/actor"), key=lambda p: int(p.parent.name.split("_")[-1]))
+    if shards:
+        made = f"python -m verl.model_merger merge --backend fsdp --local_dir {shards[-1]} --target_dir MODEL"
+        raise UserError(f"{run}: its weights are in verl's shards; make a model folder of them and give that: {made}")
+    return checkpoint.newest(run / "checkpoints")[0] / "model"
+
+
 def config(args: Namespace) -> RunConfig:
     from rollwise.assemble import resolve
 
