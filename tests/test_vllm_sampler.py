@@ -166,6 +166,14 @@ def test_greedy_and_nucleus() -> None:
     assert all((r.logprobs >= plain(policy, r) - 1e-6).all() for g in cut for r in g), "renormalised over the nucleus"
 
 
+def test_short_completions_leave_room_for_the_probe() -> None:
+    policy = starter()
+    short = VllmSampler(
+        policy, VllmConfig(), max_prompt_length=7, max_completion_length=2, max_rows=4, version=int
+    ).generate(requests(), dataclasses.replace(SAMPLING, max_completion_length=2), run_seed=1, step=1)
+    assert worst(policy, short) < 1e-5 and {r.length for g in short for r in g} <= {1, 2}
+
+
 @pytest.mark.parametrize("own_head", [True, False])
 def test_a_tied_output_embedding_is_sent_where_the_engine_has_one(
     monkeypatch: pytest.MonkeyPatch, own_head: bool

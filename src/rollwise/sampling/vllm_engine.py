@@ -65,6 +65,7 @@ class VllmEngine:
             self._left_out -= {n for n, _ in policy.model.named_parameters()}
         else:
             self._left_out = set()
+        self._max_tokens = max_tokens
         self._probed = False
 
     def _start(self, settings: VllmConfig, max_tokens: int, max_rows: int) -> Any:
@@ -81,9 +82,7 @@ class VllmEngine:
             "skip_tokenizer_init": True,
             "generation_config": "vllm",
         }
-        if (
-            self.policy.device.type == "cpu"
-        ):  # vLLM on CPU cannot halve the reading of a prompt whose request has a seed
+        if self.policy.device.type == "cpu":  # where vLLM cannot read a prompt in parts if its request has a seed
             own |= {"enable_chunked_prefill": False, "max_num_batched_tokens": max(LEAST_BATCH, max_tokens)}
         try:
             return self.vllm.LLM(**{**own, **settings.args})
@@ -110,7 +109,8 @@ class VllmEngine:
             self._probed = True
 
     def _probe(self, prompt_ids: np.ndarray) -> None:
-        params = self.params(temperature=1.0, top_p=1.0, max_tokens=PROBE_TOKENS, seed=0)
+        room = min(PROBE_TOKENS, self._max_tokens - len(prompt_ids))
+        params = self.params(temperature=1.0, top_p=1.0, max_tokens=room, seed=0)
         try:
             ((ids, logprobs, _),) = self.draw([prompt_ids], [params])
             own = _trainer_logprobs(self.policy, prompt_ids, ids)
