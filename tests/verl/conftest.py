@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-NEED_VERL = {"test_parity.py", "test_end_to_end.py", "test_rows.py"}
+NEED_VERL = {"test_parity.py", "test_end_to_end.py", "test_images.py"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,4 +1,4 @@
-"""The registered trainer: Rollwise's loop between verl's rollout servers and verl's workers.
+"""The trainer that `plugin` registers: Rollwise's loop between verl's rollout servers and verl's workers.
 
     trainer.v1.trainer_mode=rollwise
 
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
-from verl.trainer.ppo.v1.trainer_base import PPOTrainer, register_trainer
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils.tracking import Tracking
 
 from rollwise.assemble import check_data, learner_settings, load_tasks, needs_reference, wired
@@ -113,7 +113,6 @@ class Shown:
         self.console.stopped(event)
 
 
-@register_trainer("rollwise")
 class RollwiseTrainer(PPOTrainer):  # type: ignore[misc]
     """See the module."""
 
@@ -217,7 +216,7 @@ class RollwiseTrainer(PPOTrainer):  # type: ignore[misc]
         """The loop between verl's servers and workers."""
         run = self.run
         servers = Servers(self.checkpoint_manager)
-        extra = partial(_extra, self.reader)
+        extra = partial(extra_inputs, self.reader)
         heat = run.sampling.temperature
         reference = None
         if needs_reference(run):
@@ -267,7 +266,7 @@ def _config_then(stored: dict[str, Any], output: Path) -> RunConfig:
     return build({**stored, "output": str(output)}, str(output))
 
 
-def _extra(reader: Policy, rollout: Rollout) -> dict[str, Any]:
+def extra_inputs(reader: Policy, rollout: Rollout) -> dict[str, Any]:
     """What a rollout with pictures needs beside its ids: positions [axes + 1, P + T], those of the text first, where
     the model has positions in space; and the tensors of its pictures."""
     assert reader.vision is not None
