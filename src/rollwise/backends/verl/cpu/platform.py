@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from verl.plugin.platform import PlatformBase, PlatformRegistry
+from verl.utils import model as _model
 from verl.workers.rollout.base import _ROLLOUT_REGISTRY
 from verl.workers.rollout.replica import RolloutReplicaRegistry
 
@@ -58,6 +59,30 @@ def _one_backend(backend: str | None = None, *args: Any, **kwargs: Any) -> Any:
 
 
 dist.init_process_group = _one_backend
+
+
+def _value_model(local_path: str, torch_dtype: Any, model_config: Any, trust_remote_code: bool) -> Any:
+    """verl asks for a critic's model with FlashAttention, whatever the settings say."""
+    from transformers import AutoModelForTokenClassification
+
+    return AutoModelForTokenClassification.from_pretrained(
+        local_path,
+        dtype=torch_dtype,
+        config=model_config,
+        attn_implementation="sdpa",
+        trust_remote_code=trust_remote_code,
+    )
+
+
+_model.load_valuehead_model = _value_model
+
+
+def _not_pinned(self: torch.Tensor, device: Any = None) -> torch.Tensor:
+    """verl pins the memory of a reference model, which is offloaded always; without an accelerator there is none."""
+    return self
+
+
+torch.Tensor.pin_memory = _not_pinned  # type: ignore[method-assign, assignment]
 
 
 @PlatformRegistry.register(platform="cpu")
