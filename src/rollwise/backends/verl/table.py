@@ -133,6 +133,7 @@ ROWS = (
             "backend",
             "verl",
             "sampling.overlong_prompts",
+            "sampling.importance_cap",
             "learner.updates_per_batch",
             "learner.epochs",
             "images.min_pixels",
