@@ -273,18 +273,18 @@ def test_runs_through_the_loop_and_measures_the_mismatch(train: Train) -> None:
     assert run.metric("sampling/weight_truncated") == [0.0] * len(run.steps)
     again = train("popo", few, name="again")
     assert again.bytes == run.bytes and again.weights() == run.weights()
-    off = train("popo", {**few, "sampling.vllm.importance_cap": None}, name="off")
+    off = train("popo", {**few, "sampling.importance_cap": None}, name="off")
     assert set(off.metric("sampling/weight_mean")) == {None}
 
 
 def test_an_engine_that_is_off_is_corrected_for(monkeypatch: pytest.MonkeyPatch, train: Train) -> None:
     install(monkeypatch, bend=-0.25)
     few = {"sampling.engine": "vllm", "budget.steps": 2, "eval.prompts": 2}
-    run = train("grpo", {**few, "sampling.vllm.importance_cap": 1.05})
+    run = train("grpo", {**few, "sampling.importance_cap": 1.05})
     assert min(run.metric("sampling/logp_diff_mean")) > 0.01
     assert max(run.metric("sampling/weight_truncated")) > 0 and max(run.metric("sampling/weight_max")) > 1.05
     assert max(run.metric("sampling/weight_mean")) <= 1.05
-    off = train("grpo", {**few, "sampling.vllm.importance_cap": None}, name="off")
+    off = train("grpo", {**few, "sampling.importance_cap": None}, name="off")
     assert off.weights() != run.weights()
 
 
@@ -313,12 +313,13 @@ def test_its_settings_are_read_under_it_only() -> None:
         return resolve([("recipe.yaml", tree)])
 
     engine = ("sampling.engine", "vllm")
-    resolved(engine, ("sampling.vllm.importance_cap", 3.0), ("sampling.vllm.args", {"seed": 1}))
-    for name, value in (("dtype", "bfloat16"), ("importance_cap", 3.0), ("args.seed", 1)):
+    resolved(engine, ("sampling.importance_cap", 3.0), ("sampling.vllm.args", {"seed": 1}))
+    for name, value in (("vllm.dtype", "bfloat16"), ("importance_cap", 3.0), ("vllm.args.seed", 1)):
         with pytest.raises(UserError, match=r"nothing reads it with sampling\.engine torch"):
-            resolved((f"sampling.vllm.{name}", value))
+            resolved((f"sampling.{name}", value))
+    resolved(("backend", "verl"), ("sampling.importance_cap", 3.0))
     with pytest.raises(UserError, match=r"nothing reads it with sampling\.top_p"):
-        resolved(engine, ("sampling.top_p", 0.9), ("sampling.vllm.importance_cap", 3.0))
+        resolved(engine, ("sampling.top_p", 0.9), ("sampling.importance_cap", 3.0))
     resolved(engine, ("sampling.top_p", 0.9))
 
 

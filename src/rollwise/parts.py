@@ -45,7 +45,8 @@ def sampler_cap(config: RunConfig) -> float | None:
     """Bound of the learner's weight for the sampler's arithmetic; None where it is the trainer's own, or where the
     sampler's log-probs are of a nucleus and the trainer's of all tokens."""
     sampling = config.sampling
-    return sampling.vllm.importance_cap if sampling.engine == "vllm" and sampling.top_p == 1 else None
+    apart = sampling.engine == "vllm" or config.backend == "verl"
+    return sampling.importance_cap if apart and sampling.top_p == 1 else None
 
 
 def allocation(config: RunConfig) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -145,7 +146,7 @@ def test_a_critic_and_a_reference_on_verl(tmp_path: Path) -> None:
     """PPO with a model of its own for the values, and a KL term in its rewards."""
     settings = {
         **{k: v for k, v in RUN.items() if not k.startswith("replay")},
-        "method": "ppo", "critic.kind": "model", "advantage.kl_in_reward": 0.01, "budget.steps": 3, "eval.prompts": 40,
+        "method": "ppo", "critic.kind": "model", "advantage.kl_in_reward": 0.01, "budget.steps": 8, "eval.prompts": 40,
     }  # fmt: skip
     there = of(trained(tmp_path / "verl", settings, "--backend", "verl"), "step")
     here = of(trained(tmp_path / "local", settings), "step")
@@ -161,7 +162,7 @@ def test_data_that_teaches_nothing_ends_with_its_reason(tmp_path: Path) -> None:
     rows.write_text("".join(json.dumps({"prompt": f"sort {i}:", "answer": "no such answer"}) + "\n" for i in range(64)))
     settings = {
         "method": "dapo", "task": "exact", "task_args": {"data": str(rows), "template": "base", "heldout_size": 8},
-        "model": str(starter()), "sampling.max_prompt_length": 64, "sampling.max_completion_length": 16,
+        "model": str(plain(tmp_path / "model")), "sampling.max_prompt_length": 64, "sampling.max_completion_length": 16,
         "prompts_per_step": 4, "group_size": 4, "allocation.max_rounds": 3, "allocation.on_limit": "stop",
         "budget.steps": 50, "eval.prompts": 8, "log.report": False,
     }  # fmt: skip
@@ -171,7 +172,12 @@ def test_data_that_teaches_nothing_ends_with_its_reason(tmp_path: Path) -> None:
     assert of(found, "step")[0]["ledger"]["generated"]["rollouts"] == 3 * 4 * 4
 
 
-def starter() -> Path:
+def plain(folder: Path) -> Path:
+    """The bundled model as a folder that names no task."""
     from rollwise.starters import starter_path
 
-    return starter_path("sort_digits")
+    shutil.copytree(starter_path("sort_digits"), folder)
+    config = json.loads((folder / "config.json").read_text())
+    del config["rollwise_starter"]
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder

@@ -79,7 +79,9 @@ def _local(policy: Policy, objective: ObjectiveConfig, reference: Policy | None 
     return Learner(policy, LEARNER, objective, seed=0, max_completion_length=22, reference=reference)
 
 
-def _verl(objective: ObjectiveConfig, tokens: int = 4096, reference: bool = False) -> tuple[Any, Group]:
+def _verl(
+    objective: ObjectiveConfig, tokens: int = 4096, reference: bool = False, sampler_cap: float | None = None
+) -> tuple[Any, Group]:
     from rollwise.backends.verl.learner import VerlLearner, Workers
 
     group = Group(worker(PATH, lr=LEARNER.lr, tokens=tokens))
@@ -92,6 +94,7 @@ def _verl(objective: ObjectiveConfig, tokens: int = 4096, reference: bool = Fals
         max_completion_length=22,
         reference=frozen,
         reference_call="compute_log_prob",
+        sampler_cap=sampler_cap,
     )
     return learner, group
 
@@ -132,6 +135,23 @@ def test_loss_gradient_and_weights_are_the_local_engines(rows: tuple[Row, ...], 
     assert here["grad_norm"] > 1e-3 and here["updates"] == 2
     if "weight/mean_abs_log" in here:
         assert here["weight/mean_abs_log"] > 0.05, "replayed rows carry the log-probs of their birth"
+
+
+def test_the_weight_for_the_servers_arithmetic_is_the_local_engines(rows: tuple[Row, ...]) -> None:
+    rng = np.random.default_rng(1)
+
+    def off(row: Row) -> Row:
+        drawn = row.rollout.logprobs + rng.normal(0, 0.5, row.rollout.length).astype(LOGP)
+        return dataclasses.replace(row, rollout=dataclasses.replace(row.rollout, logprobs=drawn))
+
+    apart = tuple(off(r) for r in rows)
+    objective = ObjectiveConfig(kind="decoupled")
+    here = Learner(load_policy(PATH), LEARNER, objective, seed=0, max_completion_length=22, sampler_cap=1.2)
+    there, _ = _verl(objective, sampler_cap=1.2)
+    a, b = (one.update(Batch(rows=apart, step=STEP)).metrics for one in (here, there))
+    assert a.keys() == b.keys() and a["sampling/weight_truncated"] > 0.1
+    for key in a:
+        assert b[key] == pytest.approx(a[key], abs=1e-4, rel=1e-4), key
 
 
 def test_a_kl_term_needs_the_reference_workers_and_is_the_same(rows: tuple[Row, ...]) -> None:

@@ -43,11 +43,12 @@ RULES = (
     Rule(("sampling.engine",), lambda c: c.backend == "local", "backend=local", ("backend",)),
     Rule(("sampling.vllm.",), lambda c: c.sampling.engine == "vllm", "sampling.engine=vllm", ("sampling.engine",)),
     Rule(
-        ("sampling.vllm.importance_cap",),
-        lambda c: c.sampling.top_p == 1,
-        "sampling.top_p=1",
-        ("sampling.top_p",),
+        ("sampling.importance_cap",),
+        lambda c: c.sampling.engine == "vllm" or c.backend == "verl",
+        "sampling.engine=vllm",
+        ("sampling.engine", "backend"),
     ),
+    Rule(("sampling.importance_cap",), lambda c: c.sampling.top_p == 1, "sampling.top_p=1", ("sampling.top_p",)),
     Rule(("curriculum.mopps.",), lambda c: c.curriculum.kind == "mopps", "curriculum.kind=mopps", ("curriculum.kind",)),
     Rule(
         ("curriculum.mopps.target",),

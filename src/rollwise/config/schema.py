@@ -39,13 +39,6 @@ class VllmConfig:
         0.4, "share of the device's memory (on cpu: of the machine's) for vLLM's weights and cache", gt=0, le=0.95
     )
     enforce_eager: bool = key(False, "run vLLM's model without compilation and CUDA graphs: starts sooner, runs slower")
-    importance_cap: float | None = key(
-        2.0,
-        "upper bound of the weight trainer/sampler on each token's loss, which corrects for vLLM's other arithmetic; "
-        "null: no such weight; needs top_p 1",
-        gt=0,
-        le=1e6,
-    )
     args: dict[str, Any] = key({}, "further arguments of vLLM's engine by vLLM's names")  # noqa: RUF009
 
 
@@ -62,6 +55,13 @@ class SamplingConfig:
     )
     max_completion_length: int = key(1024, "completion tokens, the end token included", gt=0, le=2**20)
     max_rows: int = key(512, "rollouts generated side by side in one call; bounds the KV cache", gt=0)
+    importance_cap: float | None = key(
+        2.0,
+        "engine vllm, backend verl: upper bound of the weight trainer/sampler on each token's loss, which corrects for "
+        "the sampler's other arithmetic; null: no such weight; needs top_p 1",
+        gt=0,
+        le=1e6,
+    )
     vllm: VllmConfig = field(default_factory=VllmConfig)
 
 

@@ -2,13 +2,14 @@
 
 Differs from the local engine: the proximal log-probs of every row that matters take a pass of their own; the learning
 rate follows verl's schedule; the moments of the optimizer are in verl's checkpoint and cannot begin anew; verl decides
-whether a gradient is finite.
+whether a gradient is finite; tokens that stand for pictures are not taken out of the distribution.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from rollwise.learner.batching import counts
 from rollwise.learner.critic import _explained, _has_returns
 from rollwise.learner.optimizer import MAX_NON_FINITE
 from rollwise.learner.stats import TokenLog
-from rollwise.objective import TokenStats, behaviour_weights
+from rollwise.objective import TokenStats, behaviour_weights, sampler_weights
 from rollwise.records import LOGP, Role, Rollout, Row
 from rollwise.state import check_keys
 
@@ -40,7 +41,7 @@ class Workers:
         info = self.group._dispatch_info
         if self.mesh not in info:
             info[self.mesh] = self.group._query_dispatch_info(self.mesh)
-        return max(info[self.mesh]) + 1
+        return int(max(info[self.mesh])) + 1
 
     def infer(self, call: Any, rollouts: Sequence[Rollout], output: str) -> list[np.ndarray]:
         """`output` of `call` on each completion token, float32 [T]; a completion of no tokens is not sent."""
@@ -84,12 +85,16 @@ class VerlLearner(StepLearner):
         reference: Workers | None = None,
         reference_call: str = "compute_ref_log_prob",
         critic: VerlCritic | None = None,
+        sampler_cap: float | None = None,
     ) -> None:
+        """`sampler_cap` bounds the weight for servers whose arithmetic is not the workers'; None: no such weight."""
         super().__init__(config, objective, seed=seed, max_completion_length=max_completion_length, critic=critic)
         assert objective.kl_coef == 0 or reference is not None, "a KL term needs the reference policy"
         self.actor, self.reference, self.reference_call = actor, reference, reference_call
         self._updates = self._skipped = self._skipped_in_a_row = 0
-        actor.group.set_loss_fn(fields.PolicyLoss(objective))
+        self.sampler_cap = sampler_cap
+        self._rate = config.lr
+        actor.group.set_loss_fn(fields.PolicyLoss(objective, sampler_cap))
 
     @property
     def updates(self) -> int:
@@ -131,6 +136,8 @@ class VerlLearner(StepLearner):
             fields.WEIGHT: torch.tensor([weight[i] if at < len(sent) else 0.0 for at, i in enumerate(order)]),
             fields.REPLAYED: torch.tensor([float(sent[i].role is Role.replay) for i in order]),
         }
+        if self.sampler_cap is not None:
+            own[fields.SAMPLED] = _floats([sent[i].rollout.logprobs for i in order])
         if self.objective.kl_coef > 0:
             reference = [_known(learned.reference[i], rows[i]) for i in active] or prox
             own[fields.REFERENCE] = _floats([reference[i] for i in order])
@@ -140,7 +147,7 @@ class VerlLearner(StepLearner):
             own,
             calculate_entropy=self.objective.entropy_coef > 0,
         )
-        loss, norm = said["loss"], said["grad_norm"]
+        loss, norm, self._rate = said["loss"], said["grad_norm"], said["lr"]
         if math.isfinite(loss) and math.isfinite(norm):
             self._updates, self._skipped_in_a_row = self._updates + 1, 0
             log.update(loss=loss, grad_norm=norm)
@@ -170,11 +177,19 @@ class VerlLearner(StepLearner):
             over_cap=o.weight_over_cap,
             applies=o.kind == "decoupled" or o.behaviour_weight,
         )
-        none = torch.zeros_like(mask)
-        log.tokens(rows, mask, prox_RT, behaviour_RT, TokenStats(weight=weight, clipped=none))
+        stats = TokenStats(weight=weight, clipped=torch.zeros_like(mask))
+        if self.sampler_cap is not None:
+            sampled_RT = _pad([row.rollout.logprobs for row in rows])
+            corrected, ratio = sampler_weights(behaviour_RT, sampled_RT, cap=self.sampler_cap)
+            stats = replace(stats, sampler_weight=corrected, sampler_ratio=ratio)
+        log.tokens(rows, mask, prox_RT, behaviour_RT, stats)
         log.clipped({Role.fresh: said["clipped/fresh"], Role.replay: said["clipped/replay"]}, said["clipped/idle"])
         if said["kl/tokens"]:
             log.kl(torch.full((round(said["kl/tokens"]),), said["kl/sum"] / said["kl/tokens"]))
+
+    def rate(self) -> float:
+        """As verl's schedule has it; the setting itself until the first update."""
+        return self._rate
 
     def fault(self) -> str:
         if self._skipped_in_a_row < MAX_NON_FINITE:

@@ -18,7 +18,8 @@ from rollwise.config import ObjectiveConfig
 from rollwise.learner.loss import token_loss
 from rollwise.objective import value_loss
 
-ADVANTAGE, PROX, BEHAVIOUR, REFERENCE = "advantages", "old_log_probs", "rollout_log_probs", "ref_log_prob"
+ADVANTAGE, PROX, SAMPLED, REFERENCE = "advantages", "old_log_probs", "rollout_log_probs", "ref_log_prob"
+BEHAVIOUR = "rollwise_behaviour"
 WEIGHT, REPLAYED = "rollwise_weight", "rollwise_replayed"  # [R]: of each of the row's tokens; 1 for a replayed row
 VALUES, RETURNS = "values", "returns"
 
@@ -26,8 +27,8 @@ VALUES, RETURNS = "values", "returns"
 class PolicyLoss:
     """Called by the worker for each micro-batch; pickled once to each."""
 
-    def __init__(self, objective: ObjectiveConfig) -> None:
-        self.objective = objective
+    def __init__(self, objective: ObjectiveConfig, sampler_cap: float | None = None) -> None:
+        self.objective, self.sampler_cap = objective, sampler_cap
 
     def __call__(
         self, model_output: dict[str, Any], data: TensorDict, dp_group: Any = None
@@ -46,6 +47,8 @@ class PolicyLoss:
             mask_RT=mask,
             reference_RT=_padded(data[REFERENCE]) if objective.kl_coef > 0 else None,
             entropy_RT=None if entropy is None else no_padding_2_padding(entropy, data).float(),
+            sampled_RT=None if self.sampler_cap is None else _padded(data[SAMPLED]),
+            sampler_cap=self.sampler_cap,
         )
         loss = (loss_RT * mask * data[WEIGHT][:, None]).sum() * data["dp_size"]
         real = mask & (data[WEIGHT] > 0)[:, None]
@@ -58,7 +61,7 @@ class PolicyLoss:
             "kl/sum": torch.zeros(()) if kl is None else kl[real].sum(),
             "kl/tokens": torch.zeros(()) if kl is None else real.sum(),
         }
-        return loss, _summed(said)
+        return loss, _summed(said, data["dp_size"])
 
 
 class ValueLoss:
@@ -75,7 +78,7 @@ class ValueLoss:
         loss_RT, clipped = value_loss(value, _padded(data[VALUES]), _padded(data[RETURNS]), clip=self.clip)
         loss = (loss_RT * mask * data[WEIGHT][:, None]).sum() * data["dp_size"]
         real = mask & (data[WEIGHT] > 0)[:, None]
-        return loss, _summed({"clipped": (clipped & real).sum()})
+        return loss, _summed({"clipped": (clipped & real).sum()}, data["dp_size"])
 
 
 def _mask(data: TensorDict) -> torch.Tensor:
@@ -87,6 +90,7 @@ def _padded(rows: torch.Tensor) -> torch.Tensor:
     return rows.to_padded_tensor(0)
 
 
-def _summed(said: dict[str, torch.Tensor]) -> dict[str, Any]:
-    """Sums, which micro-batches and workers add up."""
-    return {name: Metric(aggregation=AggregationType.SUM, value=float(value)) for name, value in said.items()}
+def _summed(said: dict[str, torch.Tensor], workers: int) -> dict[str, Any]:
+    """Sums over rows. verl adds up those of micro-batches and takes the mean of those of workers, as it does of the
+    loss."""
+    return {name: Metric(aggregation=AggregationType.SUM, value=float(value) * workers) for name, value in said.items()}

@@ -66,7 +66,8 @@ def batch(fields: dict[str, Any], **settings: Any) -> TensorDict:
 def of_completions(values: torch.Tensor, rollouts: Sequence[Rollout]) -> list[np.ndarray]:
     """What a pass said of each completion token, float32 [T] each, from a value for each place [P + T] that speaks of
     the token after it. `values` may have more rows than there are rollouts."""
-    flat, ends = values.values(), values.offsets()[1:].tolist()
+    nested: Any = values
+    flat, ends = nested.values(), nested.offsets()[1:].tolist()
     return [
         flat[end - 1 - r.length : end - 1].float().cpu().numpy().astype(LOGP)
         for end, r in zip(ends[: len(rollouts)], rollouts, strict=True)

@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils.tracking import Tracking
 
+from rollwise import parts
 from rollwise.assemble import check_data, learner_settings, load_tasks, needs_reference, wired
 from rollwise.backends.verl.learner import VerlCritic, VerlLearner, Workers
 from rollwise.backends.verl.mapping import from_verl
@@ -27,7 +28,7 @@ from rollwise.backends.verl.store import VerlStore, newest
 from rollwise.config import RunConfig, build, dump_yaml
 from rollwise.console import open_console
 from rollwise.errors import UserError
-from rollwise.folder import lock
+from rollwise.folder import check_free, lock
 from rollwise.loop import Loop, Watcher
 from rollwise.policy import Policy, load_reader
 from rollwise.records import Request, Rollout, Sampling, StepRecord
@@ -126,6 +127,8 @@ class RollwiseTrainer(PPOTrainer):  # type: ignore[misc]
         self.resuming = bool(tree["rollwise"].get("resume")) or (
             not self.launched and config.trainer.resume_mode != "disable"
         )
+        if not self.launched and not self.resuming:
+            check_free(self.output)
         self.restored: tuple[Path, dict[str, Any]] | None = None
         with open_dict(config):
             config.trainer.v1.trainer_mode = "sync"  # any other name is an asynchronous one to verl
@@ -229,6 +232,7 @@ class RollwiseTrainer(PPOTrainer):  # type: ignore[misc]
             max_completion_length=run.sampling.max_completion_length,
             reference=reference,
             critic=self._critic(servers, extra) if self.use_critic else None,
+            sampler_cap=parts.sampler_cap(run),
         )
         sampler = VerlSampler(self.reader, self.agent_loop_manager, max_prompt_length=run.sampling.max_prompt_length)
         stop = self.output / STOP
