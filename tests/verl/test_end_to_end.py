@@ -159,9 +159,9 @@ def test_a_critic_and_a_reference_on_verl(tmp_path: Path) -> None:
 def test_data_that_teaches_nothing_ends_with_its_reason(tmp_path: Path) -> None:
     """verl's own dynamic sampling would draw for ever; the bound is the allocation's, the end the guard's."""
     rows = tmp_path / "dead.jsonl"
-    rows.write_text("".join(json.dumps({"prompt": f"sort {i}:", "answer": "no such answer"}) + "\n" for i in range(64)))
+    rows.write_text("".join(json.dumps({"prompt": str(100 + i), "answer": "no such answer"}) + "\n" for i in range(64)))
     settings = {
-        "method": "dapo", "task": "exact", "task_args": {"data": str(rows), "template": "base", "heldout_size": 8},
+        "method": "dapo", "task": "exact", "task_args": {"data": str(rows), "template": "none"},
         "model": str(plain(tmp_path / "model")), "sampling.max_prompt_length": 64, "sampling.max_completion_length": 16,
         "prompts_per_step": 4, "group_size": 4, "allocation.max_rounds": 3, "allocation.on_limit": "stop",
         "budget.steps": 50, "eval.prompts": 8, "log.report": False,
