@@ -181,3 +181,26 @@ def plain(folder: Path) -> Path:
     del config["rollwise_starter"]
     (folder / "config.json").write_text(json.dumps(config))
     return folder
+
+
+def test_pictures_go_the_whole_way(tmp_path: Path) -> None:
+    """An image-text model of random weights on drawn figures, rewarded for something it can change."""
+    from tests.models import tiny_vision_model
+
+    rewards = tmp_path / "rewards.py"
+    rewards.write_text(
+        "def compute_score(data_source, solution_str, ground_truth, extra_info=None):\n"
+        "    return float(sum(map(ord, solution_str)) % 2)\n"
+    )
+    settings = {
+        "method": "popo", "task": "geometry", "model": str(tiny_vision_model(tmp_path / "model")),
+        "reward.function": f"{rewards}:compute_score", "prompts_per_step": 4, "group_size": 4, "budget.steps": 3,
+        "sampling.max_completion_length": 8, "sampling.max_prompt_length": 512, "learner.lr": 1e-3,
+        "eval.prompts": 4, "log.report": False,
+    }  # fmt: skip
+    steps = of(trained(tmp_path / "verl", settings, "--backend", "verl"), "step")
+    assert [e["updates"] for e in steps][-1] > 0
+    for step in steps:
+        assert step["metrics"]["grad_norm"] > 0
+        # tokens that stand for pictures are left out of the sampler's distribution and not of the workers'
+        assert step["metrics"]["sampling/logp_diff_max"] < 0.1
