@@ -203,7 +203,7 @@ def resume(
             raise UserError(f"--resume-reset: unknown part '{name}'; {nearest(name, ANEW)}")
     config, stored = resumed_config(output, changes)
     _check_local(config)
-    changed = _allowed_changes(output, stored, config, anew)
+    changed = allowed_changes(output, stored, config, anew)
     with lock(output):
         if not checkpoint.steps(output / "checkpoints"):
             _check_none_lost(output)
@@ -215,7 +215,7 @@ def resume(
             display.note(note)
         try:
             state = checkpoint.load(path)
-            _allowed_changes(output, build({**state["config"], "output": str(output)}, str(path)), config, anew)
+            allowed_changes(output, build({**state["config"], "output": str(output)}, str(path)), config, anew)
             tasks = load_tasks(config, display.note)
             check_data(config, tasks)
             policy = load_model(config, path / "model")
@@ -299,7 +299,7 @@ def _logs_fit(output: Path, path: Path) -> str | None:
     return None
 
 
-def _allowed_changes(
+def allowed_changes(
     output: Path, stored: RunConfig, config: RunConfig, anew: Sequence[str]
 ) -> dict[str, tuple[Any, Any]]:
     """What differs. Raises UserError where it may not."""

@@ -79,7 +79,7 @@ class Critic:
         """
         losses, clipped, tokens = [], 0, 0
         for part in plan:
-            live = [rows[i] for i in part if counts(rows[i]) and rows[i].rollout.length and _has_returns(rows[i])]
+            live = [rows[i] for i in part if counts(rows[i]) and rows[i].rollout.length and has_returns(rows[i])]
             if not live:
                 continue
             total = sum(r.rollout.length for r in live)
@@ -92,7 +92,7 @@ class Critic:
         metrics = {"value/clip_ratio": clipped / tokens} if tokens else {}
         if losses:
             metrics["value/loss"] = float(np.mean(losses))
-        return {**metrics, **_explained(rows)}, ""
+        return {**metrics, **explained_variance(rows)}, ""
 
     def _gradient(self, rows: list[Row], total: int) -> tuple[float, int]:
         """Gradient of one mini-batch of so many tokens. Returns its loss and its clipped tokens."""
@@ -135,12 +135,14 @@ class Critic:
         return list(zip(self.optimizer.names, self.optimizer.parameters, strict=True))
 
 
-def _has_returns(row: Row) -> bool:
+def has_returns(row: Row) -> bool:
+    """Whether a critic can learn from the row."""
     return row.credit.returns is not None and row.credit.values is not None
 
 
-def _explained(rows: Sequence[Row]) -> dict[str, float]:
-    known = [r.credit for r in rows if counts(r) and _has_returns(r)]
+def explained_variance(rows: Sequence[Row]) -> dict[str, float]:
+    """The metric of that name; empty where the returns do not vary."""
+    known = [r.credit for r in rows if counts(r) and has_returns(r)]
     if not known:
         return {}
     returns = np.concatenate([c.returns for c in known if c.returns is not None])

@@ -58,11 +58,11 @@ def start(config: RunConfig, display: Display, *, quiet: bool = False) -> tuple[
 
 def resume(output: Path, changes: Callable[[Tree], RunConfig], display: Display, *, quiet: bool = False) -> Tree:
     """Continue a run from its newest whole checkpoint, with the changes that a resumed run may have."""
-    from rollwise.run import _allowed_changes, resumed_config
+    from rollwise.run import allowed_changes, resumed_config
 
     config, stored = resumed_config(output, changes)
     check_here(config)
-    _allowed_changes(output, stored, config, ())
+    allowed_changes(output, stored, config, ())
     settings = {**to_verl(config, output), "+rollwise.resume": True}
     composed(arguments(settings))
     with lock(output):

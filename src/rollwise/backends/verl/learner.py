@@ -21,7 +21,7 @@ from rollwise.config import LearnerConfig, ObjectiveConfig
 from rollwise.errors import UserError
 from rollwise.learner.base import Learned, StepLearner, Values, born_under
 from rollwise.learner.batching import counts
-from rollwise.learner.critic import _explained, _has_returns
+from rollwise.learner.critic import explained_variance, has_returns
 from rollwise.learner.optimizer import MAX_NON_FINITE
 from rollwise.learner.stats import TokenLog
 from rollwise.objective import TokenStats, behaviour_weights, sampler_weights
@@ -222,7 +222,7 @@ class VerlCritic(Values):
     def update(self, rows: Sequence[Row], plan: Sequence[list[int]]) -> tuple[dict[str, float], str]:
         losses, clipped, tokens = [], 0.0, 0
         for part in plan:
-            live = [rows[i] for i in part if counts(rows[i]) and rows[i].rollout.length and _has_returns(rows[i])]
+            live = [rows[i] for i in part if counts(rows[i]) and rows[i].rollout.length and has_returns(rows[i])]
             if not live:
                 continue
             total = sum(r.rollout.length for r in live)
@@ -238,7 +238,7 @@ class VerlCritic(Values):
         metrics = {"value/clip_ratio": clipped / tokens} if tokens else {}
         if losses:
             metrics["value/loss"] = float(np.mean(losses))
-        return {**metrics, **_explained(rows)}, ""
+        return {**metrics, **explained_variance(rows)}, ""
 
 
 def _known(values: np.ndarray | None, row: Row) -> np.ndarray:

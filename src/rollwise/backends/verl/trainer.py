@@ -32,7 +32,7 @@ from rollwise.folder import check_free, lock
 from rollwise.loop import Loop, Watcher
 from rollwise.policy import Policy, load_reader
 from rollwise.records import Request, Rollout, Sampling, StepRecord
-from rollwise.run import _allowed_changes, begin, fitted, go_on
+from rollwise.run import allowed_changes, begin, fitted, go_on
 from rollwise.starters import starter_path
 from rollwise.tasks import Task
 
@@ -209,7 +209,7 @@ class RollwiseTrainer(PPOTrainer):  # type: ignore[misc]
             return
         path, state = self.restored
         then = _config_then(state["config"], self.output)
-        changed = _allowed_changes(self.output, then, self.run, ())
+        changed = allowed_changes(self.output, then, self.run, ())
         try:
             go_on(self.run, self.output, self.tasks, state, self.store, self._make, display, changed=changed)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
