@@ -31,7 +31,7 @@ def test_a_second_ctrl_c_names_the_run(
 
 
 def test_a_resumed_run_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "config.yaml").write_text("")
+    (tmp_path / "config.yaml").write_text("budget: {steps: 1}")
 
     def resume(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt

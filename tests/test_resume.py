@@ -361,3 +361,38 @@ def test_an_interrupt_ends_with_a_checkpoint_and_the_run_goes_on(train: Train, t
     whole = train("popo", settings, name="whole")
     assert resumed.weights() == whole.weights()
     assert without_settings(resumed.events) == without_settings(whole.events)
+
+
+def test_what_a_reset_allowed_holds_however_the_run_goes_on(tmp_path: Path) -> None:
+    """The checkpoint is written anew at once: a kill before the next one leaves a run that plainly resumes."""
+    import json
+
+    from rollwise import checkpoint
+    from rollwise.cli.main import main
+
+    output = tmp_path / "run"
+    few = ["--set", "prompts_per_step=2", "--set", "group_size=2", "--set", "eval.prompts=2", "--quiet"]
+    assert main(["train", "--output", str(output), "--set", "budget.steps=2", *few]) == 0
+    reset = ["--resume-reset", "optimizer", "--set", "learner.lr=1e-5", "--set", "budget.steps=2"]
+    assert main(["resume", str(output), *reset, "--quiet"]) == 0
+    state = checkpoint.load(output / "checkpoints" / "step_2")
+    assert state["config"]["learner"]["lr"] == 1e-5 and state["loop"]["learner"]["moments"] == {}
+    assert main(["resume", str(output), "--set", "budget.steps=4", "--quiet"]) == 0
+    steps = [json.loads(line) for line in (output / "events.jsonl").read_text().splitlines()]
+    assert [e["step"] for e in steps if e["event"] == "step"] == [1, 2, 3, 4]
+
+
+def test_a_bundled_model_on_rows_of_ones_own_is_a_model_like_any_other(tmp_path: Path) -> None:
+    import json
+
+    from rollwise.cli.main import main
+    from rollwise.starters import starter_path
+
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps({"prompt": str(100 + i), "answer": str(i)}) + "\n" for i in range(16)))
+    given = {
+        "task": "exact", "task_args.data": rows, "task_args.template": "none", "model": starter_path("sort_digits"),
+        "sampling.max_prompt_length": 32, "sampling.max_completion_length": 8, "prompts_per_step": 2, "group_size": 2,
+        "budget.steps": 1, "eval.prompts": 2, "output": tmp_path / "run",
+    }  # fmt: skip
+    assert main(["train", "--quiet", *(f"--set={k}={v}" for k, v in given.items())]) == 0

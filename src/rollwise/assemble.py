@@ -64,10 +64,10 @@ def _check_layer(tree: Tree, source: str) -> None:
 def _defaults_of_tasks(user: Tree, source: str) -> Tree:
     """The recipe of the starter; of several data sets, each with the task's own recipe for its `args`."""
     given = build(user, source, together=False)
-    starter = bundled(given.model)
     sets = data_sets(given)
     tasks = [str(entry.task) for entry in sets.values()]
     task = user.get("task", tasks[0])
+    starter = bundled(given.model, str(task))
     for name in [task, *tasks]:
         if name not in task_names():
             raise UserError(f"{source}: unknown task '{name}'; {nearest(name, task_names())}")
@@ -91,7 +91,7 @@ def load_tasks(config: RunConfig, note: Callable[[str], None] | None = None) -> 
 
 
 def _own_tasks(config: RunConfig) -> dict[str, Task]:
-    starter = bundled(config.model)
+    starter = bundled(config.model, config.task)
     if not named(config):
         return {config.task: make_task(config.task, config.task_args, starter=starter)}
     out: dict[str, Task] = {}

@@ -168,8 +168,10 @@ def go_on(
         loop.load_state_dict(state["loop"], anew=set(anew) - {"optimizer"})
         if "optimizer" in anew:  # its counters, and with them the learning rate, go on
             loop.reset["optimizer"]()
-        folder.saved_at = loop.step
         folder.best = tuple(state["best"]) if state["best"] else None
+        if anew:  # saved at once, so that what was allowed holds however the run ends
+            folder.checkpoint(loop.step)
+        folder.saved_at = loop.step
         if changed or anew:
             folder.events.write({"event": "config", "step": loop.step, "changed": changed, "anew": list(anew)})
             write_config(config, output)
@@ -341,7 +343,7 @@ def _check_prompts(config: RunConfig, policy: Policy, name: str, task: Task) -> 
     """Prompts fit, before the folder is made. One that is found later ends the run with a line of its own."""
     advice = ", or leave such rows out with sampling.overlong_prompts=skip"
     if task.train.generated:
-        advice = " (your settings or the recipe of its starter say so)" if bundled(config.model) else ""
+        advice = " (your settings or the recipe of its starter say so)" if bundled(config.model, config.task) else ""
     elif config.sampling.overlong_prompts == "skip":
         return  # every row was encoded
     sides = ((task.train, len(task.train)), (task.heldout, heldout_used(config, task)))

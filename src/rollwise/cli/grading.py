@@ -39,8 +39,8 @@ def grade(args: Namespace) -> int:
     if args.hard > args.easy:
         raise UserError(f"--hard {args.hard:g}: above --easy ({args.easy:g}); give a pass rate not above it")
     model, folder = _model(args.model)
-    starter = bundled(model)
-    task = args.task or ("countdown" if starter else "data")
+    task = args.task or ("countdown" if bundled(model, "countdown") else "data")
+    starter = bundled(model, task)
     file = open_file(args.file, task=task, args=row_args(args), starter=starter)
     settings = _settings(args, task, model)
     file = scored(file, rewards_of(settings.reward))

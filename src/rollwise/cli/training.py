@@ -99,10 +99,12 @@ def _way_on(output: Callable[[], str | None]) -> Iterator[None]:
         raise
 
 
-def _weights(output: Path, step: int) -> Path:
+def _weights(output: Path, step: int) -> str:
     """Where the model of the last step is: a folder of its own, or verl's shards."""
     shards = output / "checkpoints" / f"global_step_{step}" / "actor"
-    return shards if shards.is_dir() else output / "checkpoints" / f"step_{step}" / "model"
+    if shards.is_dir():
+        return f"shards: {shards} (a model folder of them: docs/scale.md)"
+    return f"model:  {output / 'checkpoints' / f'step_{step}' / 'model'}"
 
 
 def _end(output: Path, event: dict[str, Any], console: Console, *, report: bool, seconds: float) -> int:
@@ -115,7 +117,7 @@ def _end(output: Path, event: dict[str, Any], console: Console, *, report: bool,
     if report:
         write_report([output], output / "report.html")
         lines.append(f"report: {output / 'report.html'}")
-    lines.append(f"model:  {_weights(output, event['step'])}")
+    lines.append(_weights(output, event["step"]))
     if event["reason"] == "interrupt":
         lines.append(f"go on with: rollwise resume {output}")
     console.say(lines)

@@ -18,11 +18,14 @@ def starter_names() -> list[str]:
     return sorted(p.parent.name for p in _home().glob("*/starter.json"))
 
 
-def bundled(model: str) -> bool:
+def bundled(model: str, task: str) -> bool:
     """Whether a `model` setting names a bundled model, or a folder of one that was trained on: they know the same few
-    characters, take the same short prompts and train with the same settings."""
+    characters, take the same short prompts and train with the same settings. A folder on a task that has none is a
+    model like any other."""
     if model == "starter":
         return True
+    if task not in starter_names():
+        return False
     config = Path(model).expanduser() / "config.json"
     try:
         return "rollwise_starter" in json.loads(config.read_text(encoding="utf-8"))

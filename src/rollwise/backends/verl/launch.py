@@ -120,7 +120,7 @@ def _stop(output: Path) -> Tree | None:
 
 def _process(command: Sequence[str], env: dict[str, str], output: Path, display: Display, *, quiet: bool) -> int:
     """Runs the command to its end, in a session of its own so that the terminal's Ctrl-C reaches this process alone."""
-    with (output / LOG).open("ab") as log:
+    with (output / LOG).open("ab") as log, _passing_on(output, display):
         process = subprocess.Popen(
             command,
             env=env,
@@ -132,8 +132,11 @@ def _process(command: Sequence[str], env: dict[str, str], output: Path, display:
         assert process.stdout is not None
         copy = threading.Thread(target=_copied, args=(process.stdout, log, quiet), daemon=True)
         copy.start()
-        with _passing_on(process, output, display):
+        try:
             status = process.wait()
+        except KeyboardInterrupt:
+            _end(process)
+            raise
         copy.join(timeout=10)  # what Ray has left running may hold the pipe open
         return status
 
@@ -149,8 +152,8 @@ def _copied(source: IO[bytes], log: IO[bytes], quiet: bool) -> None:
 
 
 @contextmanager
-def _passing_on(process: subprocess.Popen[bytes], output: Path, display: Display) -> Iterator[None]:
-    """The first Ctrl-C or SIGTERM asks the trainer to end after the running step, the second ends verl at once."""
+def _passing_on(output: Path, display: Display) -> Iterator[None]:
+    """The first Ctrl-C or SIGTERM asks the trainer to end after the running step, the second is a KeyboardInterrupt."""
     asked = 0
 
     def ask(signum: int, frame: object) -> None:
@@ -165,9 +168,6 @@ def _passing_on(process: subprocess.Popen[bytes], output: Path, display: Display
     before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
-    except KeyboardInterrupt:
-        _end(process)
-        raise
     finally:
         for s, handler in before.items():
             signal.signal(s, handler)
