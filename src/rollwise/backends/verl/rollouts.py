@@ -87,6 +87,8 @@ class RolloutManager:
             "max_tokens": sampling.max_completion_length,
             "logprobs": True,
         }
+        if not orders:
+            return []
         seeded = self.config.name in SEEDED
         share = -(-len(orders) // len(self.workers))
         parts = [list(orders[i : i + share]) for i in range(0, len(orders), share)]
