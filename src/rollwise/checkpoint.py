@@ -62,12 +62,12 @@ def save(
         }
         (work / MANIFEST).write_text(_manifest_text(manifest), encoding="utf-8")
         for p in (*files, work / MANIFEST, work / "model", work):
-            _sync(p)
+            sync(p)
         aside = folder / f".replaced-step_{step}"
         if target.exists():
             target.rename(aside)
         work.rename(target)
-        _sync(folder)
+        sync(folder)
         shutil.rmtree(aside, ignore_errors=True)
     except SafetensorError as error:
         shutil.rmtree(work, ignore_errors=True)
@@ -192,7 +192,8 @@ def _sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """What was written to a file, or the names in a folder, on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

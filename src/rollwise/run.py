@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -138,6 +139,7 @@ def go_on(
     config: RunConfig,
     output: Path,
     tasks: Mapping[str, Task],
+    path: Path,
     state: dict[str, Any],
     store: Store,
     make: Make,
@@ -146,10 +148,12 @@ def go_on(
     changed: dict[str, Any],
     anew: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Train on from a loaded checkpoint, whose weights the engine has. Raises UserError where the data is not what it
-    was. Returns the stop event."""
+    """Train on from the `state` of the checkpoint at `path`, whose weights the engine has. Raises UserError where it
+    does not fit the run, or the data is not what it was. Returns the stop event."""
     data = fingerprint(config, tasks)
-    (rows, *rewards), (rows_then, *rewards_then) = data.split("+"), state["data"].split("+")
+    with _fitting(path):
+        (rows, *rewards), (rows_then, *rewards_then) = data.split("+"), state["data"].split("+")
+        logs = dict(state["logs"])
     if rewards != rewards_then and "objective" not in anew:
         raise UserError(
             f"{output}: its file of reward functions has changed since it began; bring the old one back, start "
@@ -161,20 +165,21 @@ def go_on(
             "the new ones with --resume-reset curriculum"
         )
     with (
-        RunFolder(output, config, store, data, derived(config), display, at=state["logs"]) as folder,
+        RunFolder(output, config, store, data, derived(config), display, at=logs) as folder,
         interruptible(display) as interrupted,
     ):
         loop = folder.loop = make(folder, interrupted)
-        loop.load_state_dict(state["loop"], anew=set(anew) - {"optimizer"})
+        with _fitting(path):
+            loop.load_state_dict(state["loop"], anew=set(anew) - {"optimizer"})
+            folder.best = tuple(state["best"]) if state["best"] else None
         if "optimizer" in anew:  # its counters, and with them the learning rate, go on
             loop.reset["optimizer"]()
-        folder.best = tuple(state["best"]) if state["best"] else None
-        if anew:  # saved at once, so that what was allowed holds however the run ends
-            folder.checkpoint(loop.step)
-        folder.saved_at = loop.step
         if changed or anew:
             folder.events.write({"event": "config", "step": loop.step, "changed": changed, "anew": list(anew)})
             write_config(config, output)
+        if anew:  # saved at once, so that what was allowed holds however the run ends
+            folder.checkpoint(loop.step)
+        folder.saved_at = loop.step
         display.note(f"resumed {output} at step {loop.step}")
         return folder.finish(loop)
 
@@ -208,25 +213,32 @@ def resume(
     changed = allowed_changes(output, stored, config, anew)
     with lock(output):
         if not checkpoint.steps(output / "checkpoints"):
-            _check_none_lost(output)
+            check_none_lost(output)
             display.note(f"{output} has no checkpoint yet: it begins again")
             tasks, policy = _load(config, display)
             return _from_the_beginning(config, output, tasks, policy, display)
         path, notes = checkpoint.newest(output / "checkpoints", lambda p: _logs_fit(output, p))
         for note in notes:
             display.note(note)
-        try:
+        with _fitting(path):
             state = checkpoint.load(path)
-            allowed_changes(output, build({**state["config"], "output": str(output)}, str(path)), config, anew)
-            tasks = load_tasks(config, display.note)
-            check_data(config, tasks)
-            policy = load_model(config, path / "model")
-            tasks = fitted(config, policy, tasks, display.note)
-            make = partial(make_loop, config, tasks, policy)
-            store = LocalStore(policy)
-            return go_on(config, output, tasks, state, store, make, display, changed=changed, anew=anew)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{path}: does not fit this run ({error})") from None
+            then = build({**state["config"], "output": str(output)}, str(path))
+        allowed_changes(output, then, config, anew)
+        tasks = load_tasks(config, display.note)
+        check_data(config, tasks)
+        policy = load_model(config, path / "model")
+        tasks = fitted(config, policy, tasks, display.note)
+        make = partial(make_loop, config, tasks, policy)
+        return go_on(config, output, tasks, path, state, LocalStore(policy), make, display, changed=changed, anew=anew)
+
+
+@contextmanager
+def _fitting(path: Path) -> Iterator[None]:
+    """What a checkpoint that is not of this run raises, as a line of its own."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path}: does not fit this run ({error})") from None
 
 
 def stored_config(output: Path) -> RunConfig:
@@ -273,7 +285,7 @@ def checked_rows(source: PromptSource, used: int) -> Iterator[Prompt]:
     return (source[i * stride] for i in range(most))
 
 
-def _check_none_lost(output: Path) -> None:
+def check_none_lost(output: Path) -> None:
     """That a run without checkpoints never had one: beginning again would write over its logs. Raises UserError."""
     if (output / "checkpoints").exists() and not (output / "checkpoints").is_dir():
         raise UserError(f"{output / 'checkpoints'}: is no folder; bring the folder of that name back")

@@ -21,6 +21,8 @@ import yaml
 from rollwise.backends.verl import launch, versions
 from rollwise.backends.verl.overrides import arguments
 from rollwise.cli.main import main
+from rollwise.errors import UserError
+from rollwise.folder import lock
 
 SMALL = ["--set", "budget.steps=1", "--set", "prompts_per_step=2", "--set", "log.report=false", "--backend", "verl"]
 STOP: dict[str, Any] = {"event": "stop", "reason": "budget", "detail": "budget.steps", "step": 1, "ledger": {}}
@@ -109,12 +111,14 @@ def test_the_first_signal_asks_and_the_second_ends(tmp_path: Path) -> None:
     program = f"""
         from rollwise.backends.verl import launch
         from rollwise.console import Console
+        from rollwise.folder import lock
         from pathlib import Path
         import sys
         out = Path({str(tmp_path)!r})
         print("ready", flush=True)
         try:
-            print(launch._process(sys.argv[1:], dict(__import__("os").environ), out, Console(), quiet=True))
+            environ = dict(__import__("os").environ)
+            print(launch._process(sys.argv[1:], environ, out, Console(), lock(out), quiet=True))
         except KeyboardInterrupt:
             print("interrupted")
     """
@@ -146,6 +150,59 @@ def test_the_first_signal_asks_and_the_second_ends(tmp_path: Path) -> None:
         out, _ = process.communicate(timeout=60)
         assert out.split() == ["ready", "interrupted" if second else "7"]
         assert not (tmp_path / "reached").exists(), "the terminal's signal is not the child's"
+
+
+def test_a_launcher_that_is_killed_leaves_the_folder_taken_until_verl_ends(tmp_path: Path) -> None:
+    program = """
+        import os, sys
+        from pathlib import Path
+        from rollwise.backends.verl import launch
+        from rollwise.console import Console
+        from rollwise.folder import lock
+        out = Path(sys.argv[1])
+        command = [sys.executable, "-c", sys.argv[2], str(out)]
+        launch._process(command, dict(os.environ), out, Console(), lock(out), quiet=True)
+    """
+    child = (
+        "import sys, time; from pathlib import Path; p = Path(sys.argv[1]); (p / 'up').touch()\n"
+        "while not (p / 'go').exists(): time.sleep(0.02)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program), str(tmp_path), child],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    wait(lambda: (tmp_path / "up").exists())
+    process.kill()
+    process.wait()
+    with pytest.raises(UserError, match="is being written by another run"):
+        lock(tmp_path)
+    (tmp_path / "go").touch()
+    wait(lambda: _free(tmp_path))
+
+
+def _free(folder: Path) -> bool:
+    try:
+        lock(folder).close()
+    except UserError:
+        return False
+    return True
+
+
+def test_a_run_whose_checkpoints_are_gone_is_not_begun_again(
+    verl: Callable[[str], None], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    verl("end()")
+    run = tmp_path / "run"
+    assert main(["train", *SMALL, "--output", str(run)]) == 0
+    begun = {"event": "run", "config": {"checkpoint": {"every": 2}}}
+    steps = [{"event": "step", "step": n} for n in range(1, 6)]
+    log = "".join(json.dumps(e, separators=(",", ":")) + "\n" for e in (begun, *steps))
+    (run / "events.jsonl").write_text(log)
+    assert main(["resume", str(run)]) == 2
+    assert "none is there; bring its folder `checkpoints` back" in capfd.readouterr().err
+    assert (run / "events.jsonl").read_text() == log
 
 
 def wait(there: Callable[[], bool]) -> None:

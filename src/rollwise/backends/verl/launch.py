@@ -1,8 +1,8 @@
 """`rollwise train --backend verl`: checks, the run's folder, and verl's command as a process of its own.
 
-The folder's lock is held here. The trainer, in another process and perhaps on another machine of the cluster, writes
-the events; `.stop` in the folder asks it to end after the running step, `.error` is the line with which it could not
-begin. What verl prints goes to the terminal and to `verl.log`.
+The folder's lock is held here and by verl's driver. The trainer, in another process and perhaps on another machine of the
+cluster, writes the events; `.stop` in the folder asks it to end after the running step, `.error` is the line with which
+it could not begin. What verl prints goes to the terminal and to `verl.log`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from rollwise.backends.verl import cpu
 from rollwise.backends.verl.compose import composed
 from rollwise.backends.verl.mapping import check, to_verl
 from rollwise.backends.verl.overrides import arguments
+from rollwise.backends.verl.store import steps
 from rollwise.backends.verl.versions import check_entry_point, check_verl
 from rollwise.config import RunConfig
 from rollwise.errors import UserError
@@ -53,21 +54,23 @@ def start(config: RunConfig, display: Display, *, quiet: bool = False) -> tuple[
     with held:
         config.output = str(output)
         write_config(config, output)
-        return output, _run(config, output, to_verl(config, output), display, quiet=quiet)
+        return output, _run(config, output, to_verl(config, output), display, held, quiet=quiet)
 
 
 def resume(output: Path, changes: Callable[[Tree], RunConfig], display: Display, *, quiet: bool = False) -> Tree:
     """Continue a run from its newest whole checkpoint, with the changes that a resumed run may have."""
-    from rollwise.run import allowed_changes, resumed_config
+    from rollwise.run import allowed_changes, check_none_lost, resumed_config
 
     config, stored = resumed_config(output, changes)
     check_here(config)
     allowed_changes(output, stored, config, ())
     settings = {**to_verl(config, output), "+rollwise.resume": True}
     composed(arguments(settings))
-    with lock(output):
+    with lock(output) as held:
+        if not steps(output / "checkpoints"):
+            check_none_lost(output)
         write_config(config, output)
-        return _run(config, output, settings, display, quiet=quiet)
+        return _run(config, output, settings, display, held, quiet=quiet)
 
 
 def check_here(config: RunConfig) -> None:
@@ -86,14 +89,14 @@ class Died(Exception):
     """verl ended without a stop event. The message is one line."""
 
 
-def _run(config: RunConfig, output: Path, settings: Tree, display: Display, *, quiet: bool) -> Tree:
+def _run(config: RunConfig, output: Path, settings: Tree, display: Display, held: IO[str], *, quiet: bool) -> Tree:
     before = _written(output)
     for name in (STOP, ERROR):
         (output / name).unlink(missing_ok=True)
     own = cpu.environment() if config.device == "cpu" else {}
     display.note(f"starting verl; what it prints is also in {output / LOG}")
     command = [*COMMAND, *arguments({**settings, "hydra.run.dir": str(output / "hydra")})]
-    status = _process(command, {**os.environ, **own}, output, display, quiet=quiet)
+    status = _process(command, {**os.environ, **own}, output, display, held, quiet=quiet)
     if (output / ERROR).is_file():
         raise UserError((output / ERROR).read_text(encoding="utf-8").strip())
     stop = _stop(output)
@@ -118,8 +121,11 @@ def _stop(output: Path) -> Tree | None:
     return found
 
 
-def _process(command: Sequence[str], env: dict[str, str], output: Path, display: Display, *, quiet: bool) -> int:
-    """Runs the command to its end, in a session of its own so that the terminal's Ctrl-C reaches this process alone."""
+def _process(
+    command: Sequence[str], env: dict[str, str], output: Path, display: Display, held: IO[str], *, quiet: bool
+) -> int:
+    """Runs the command to its end, in a session of its own so that the terminal's Ctrl-C reaches this process alone. It
+    has the folder's lock too: where this process is killed, the folder is not free before verl has ended."""
     with (output / LOG).open("ab") as log, _passing_on(output, display):
         process = subprocess.Popen(
             command,
@@ -128,6 +134,7 @@ def _process(command: Sequence[str], env: dict[str, str], output: Path, display:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            pass_fds=(held.fileno(),),
         )
         assert process.stdout is not None
         copy = threading.Thread(target=_copied, args=(process.stdout, log, quiet), daemon=True)

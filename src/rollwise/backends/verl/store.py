@@ -35,12 +35,14 @@ class VerlStore:
         target.mkdir(parents=True)
         for name, group in self.groups.items():
             group.save_checkpoint(str(target / name), None, step, max_ckpt_to_keep=None)
+        for path in (*target.rglob("*"), target):  # on the disk before a state that vouches for them
+            checkpoint.sync(path)
         with_sizes = {**state, "weights": sizes(target)}
         checkpoint.save(target / STATE, step, with_sizes, lambda path: path.mkdir(), keep=1)
         tracker = folder / f".{TRACKER}"
         tracker.write_text(str(step), encoding="utf-8")
         os.replace(tracker, folder / TRACKER)
-        older = [s for s in steps(folder) if s <= step][-keep:]
+        older = [s for s in steps(folder) if s <= step and _state(folder, s).is_dir()][-keep:]
         for other in steps(folder):
             if other not in spare and other not in older:
                 shutil.rmtree(folder / f"global_step_{other}", ignore_errors=True)
@@ -51,9 +53,15 @@ class VerlStore:
 
 
 def sizes(target: Path) -> dict[str, int]:
-    """Bytes of every file of verl's part of a checkpoint."""
-    files = (p for p in sorted(target.rglob("*")) if p.is_file())
-    return {str(p.relative_to(target)): p.stat().st_size for p in files if p.relative_to(target).parts[0] != STATE}
+    """Bytes of every file of verl's part of a checkpoint; -1 of what is a link, or no ordinary file."""
+    files = (p for p in sorted(target.rglob("*")) if p.is_symlink() or not p.is_dir())
+    plain = {p: p.is_file() and not p.is_symlink() for p in files if p.relative_to(target).parts[0] != STATE}
+    return {str(p.relative_to(target)): p.stat().st_size if ordinary else -1 for p, ordinary in plain.items()}
+
+
+def _state(folder: Path, step: int) -> Path:
+    """Where the state of a checkpoint is, once it is whole."""
+    return folder / f"global_step_{step}" / STATE / f"step_{step}"
 
 
 def steps(folder: Path) -> list[int]:
@@ -68,7 +76,10 @@ def newest(folder: Path, output: Path) -> tuple[Path, dict[str, Any], list[str]]
     refused: list[str] = []
     for step in reversed(steps(folder)):
         path = folder / f"global_step_{step}"
-        fault, state = _read(path, step, output)
+        try:
+            fault, state = _read(path, step, output)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            fault, state = f"unreadable ({type(error).__name__})", None  # whole by its hashes, and no state of a run
         if state is not None:
             return path, state, refused
         refused.append(f"{path.name} refused: {fault}")
@@ -79,7 +90,9 @@ def newest(folder: Path, output: Path) -> tuple[Path, dict[str, Any], list[str]]
 
 def _read(path: Path, step: int, output: Path) -> tuple[str, dict[str, Any] | None]:
     """What is wrong with a checkpoint, or its state."""
-    inner = path / STATE / f"step_{step}"
+    inner = _state(path.parent, step)
+    if path.is_symlink():
+        return "it is a link", None
     if not inner.is_dir():
         return "it was not finished", None
     if fault := checkpoint.verify(inner):

@@ -32,7 +32,7 @@ from rollwise.folder import check_free, lock
 from rollwise.loop import Loop, Watcher
 from rollwise.policy import Policy, load_reader
 from rollwise.records import Request, Rollout, Sampling, StepRecord
-from rollwise.run import allowed_changes, begin, fitted, go_on
+from rollwise.run import allowed_changes, begin, check_none_lost, fitted, go_on
 from rollwise.starters import starter_path
 from rollwise.tasks import Task
 
@@ -173,6 +173,8 @@ class RollwiseTrainer(PPOTrainer):  # type: ignore[misc]
             return
         with self._told():
             found = newest(self.output / "checkpoints", self.output)
+            if found is None:
+                check_none_lost(self.output)
         if found is None:
             print(f"{self.output} has no checkpoint yet: it begins again")
             return
@@ -208,12 +210,9 @@ class RollwiseTrainer(PPOTrainer):  # type: ignore[misc]
             begin(self.run, self.output, self.tasks, self.store, self._make, display)
             return
         path, state = self.restored
-        then = _config_then(state["config"], self.output)
+        then = build({**state["config"], "output": str(self.output)}, str(self.output))
         changed = allowed_changes(self.output, then, self.run, ())
-        try:
-            go_on(self.run, self.output, self.tasks, state, self.store, self._make, display, changed=changed)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{path}: does not fit this run ({error})") from None
+        go_on(self.run, self.output, self.tasks, path, state, self.store, self._make, display, changed=changed)
 
     def _make(self, watcher: Watcher, interrupted: Callable[[], bool]) -> Loop:
         """The loop between verl's servers and workers."""
@@ -264,10 +263,6 @@ class _Told:
         if isinstance(error, UserError):
             self.output.mkdir(parents=True, exist_ok=True)
             (self.output / ERROR).write_text(f"{error}\n", encoding="utf-8")
-
-
-def _config_then(stored: dict[str, Any], output: Path) -> RunConfig:
-    return build({**stored, "output": str(output)}, str(output))
 
 
 def extra_inputs(reader: Policy, rollout: Rollout) -> dict[str, Any]:
