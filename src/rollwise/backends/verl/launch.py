@@ -1,8 +1,8 @@
 """`rollwise train --backend verl`: checks, the run's folder, and verl's command as a process of its own.
 
-The folder's lock is held here and by verl's driver. The trainer, in another process and perhaps on another machine of the
-cluster, writes the events; `.stop` in the folder asks it to end after the running step, `.error` is the line with which
-it could not begin. What verl prints goes to the terminal and to `verl.log`.
+The folder's lock is held here and by verl's driver. The trainer, in another process and perhaps on another machine of
+the cluster, writes the events; `.stop` in the folder asks it to end after the running step, `.error` is the line with
+which it could not begin. What verl prints goes to the terminal and to `verl.log`.
 """
 
 from __future__ import annotations
