@@ -233,6 +233,60 @@ def test_logs_shorter_than_their_checkpoint_send_it_back_to_an_older_one(train: 
     assert (cut.folder / "rollouts.jsonl").read_bytes() == (whole.folder / "rollouts.jsonl").read_bytes()
 
 
+def test_rollouts_that_are_gone_are_no_reason_to_stop(train: Train) -> None:
+    done = train("popo", {"budget.steps": 3, "checkpoint.every": 1, "checkpoint.keep": 1, "log.rollouts": True})
+    (done.folder / "rollouts.jsonl").unlink()
+    with pytest.raises(UserError, match="shorter than it was then; log.rollouts=false goes on without it"):
+        again(done.folder, budget__steps=4)
+    assert again(done.folder, budget__steps=4, log__rollouts=False).stop["step"] == 4
+    assert not (done.folder / "rollouts.jsonl").exists()
+    again(done.folder, budget__steps=5, log__rollouts=True)
+    assert logged_steps(done.folder) == [5]
+
+
+def logged_steps(folder: Path) -> list[int]:
+    """Steps in rollouts.jsonl, each once for the run of its lines."""
+    lines = [json.loads(line)["step"] for line in (folder / "rollouts.jsonl").open()]
+    return [s for i, s in enumerate(lines) if i == 0 or lines[i - 1] != s]
+
+
+@pytest.mark.parametrize("pattern", [(False, True), (True, False), (True, False, True), (False, True, False)])
+def test_rollouts_switched_on_or_off_at_a_resume_are_logged_once(train: Train, pattern: tuple[bool, ...]) -> None:
+    """Each resume is killed two steps after its last checkpoint, and gone on with under the same settings."""
+    more = {"checkpoint.every": 3, "checkpoint.keep": 9}
+    whole = train("popo", {"budget.steps": 3 * len(pattern), "log.rollouts": True}, name="whole")
+    done = train("popo", {**more, "budget.steps": 3, "log.rollouts": pattern[0]}, name="cut")
+    for i, on in enumerate(pattern[1:], start=2):
+        again(done.folder, budget__steps=3 * i - 1, log__rollouts=on)
+        shutil.rmtree(done.folder / "checkpoints" / f"step_{3 * i - 1}")  # a kill before it was written
+        again(done.folder, budget__steps=3 * i)
+    wanted = [s for i, on in enumerate(pattern) if on for s in range(3 * i + 1, 3 * i + 4)]
+    assert logged_steps(done.folder) == wanted
+    lines = (whole.folder / "rollouts.jsonl").read_bytes().splitlines()
+    assert (done.folder / "rollouts.jsonl").read_bytes().splitlines() == [
+        line for line in lines if json.loads(line)["step"] in wanted
+    ]
+    assert again(done.folder).weights() == whole.weights()
+
+
+def test_a_change_is_told_of_though_the_run_is_killed_before_its_next_checkpoint(train: Train) -> None:
+    done = train("popo", {"budget.steps": 3, "checkpoint.every": 3, "checkpoint.keep": 9})
+    again(done.folder, budget__steps=4, eval__seconds=1e6)
+    shutil.rmtree(done.folder / "checkpoints" / "step_4")
+    resumed = again(done.folder, budget__steps=4)
+    told = [e["changed"] for e in resumed.events if e["event"] == "config"]
+    assert told == [{"budget.steps": [3, 4], "eval.seconds": [None, 1e6]}]
+
+
+def test_settings_changed_and_changed_back_before_a_checkpoint_are_the_old_ones(train: Train) -> None:
+    done = train("popo", {"budget.steps": 3, "checkpoint.every": 3, "checkpoint.keep": 9})
+    again(done.folder, budget__steps=4)
+    shutil.rmtree(done.folder / "checkpoints" / "step_4")
+    resumed = again(done.folder, budget__steps=3)
+    assert [e["event"] for e in resumed.events if e["event"] == "config"] == []
+    assert run.stored_config(done.folder).budget.steps == 3
+
+
 def test_lost_clock_times_do_not_matter(train: Train) -> None:
     done = train("popo", {"budget.steps": 3})
     (done.folder / "clock.jsonl").unlink()

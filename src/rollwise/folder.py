@@ -8,7 +8,7 @@ import itertools
 import math
 import os
 import signal
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -146,7 +146,9 @@ class RunFolder:
         place = at or {}
         self.events = EventLog(output / EVENTS, at=place.get("events"))
         self.clock = EventLog(output / CLOCK, at=place.get("clock"))
-        self.rollouts = EventLog(output / ROLLOUTS, at=place.get("rollouts")) if config.log.rollouts else None
+        # Opened where none are written too: lines after the checkpoint go, and the next one knows where theirs end.
+        written = config.log.rollouts or (output / ROLLOUTS).exists()
+        self.rollouts = EventLog(output / ROLLOUTS, at=place.get("rollouts")) if written else None
         self.saved_at = 0
         self.best: tuple[int, float] | None = None  # step and value of the best evaluation
 
@@ -176,7 +178,7 @@ class RunFolder:
     def step(self, record: StepRecord, groups: Sequence[Group], seconds: dict[str, float]) -> None:
         self.events.write(record.to_json())
         self.clock.write({"step": record.step, "seconds": seconds})
-        if self.rollouts is not None:
+        if self.rollouts is not None and self.config.log.rollouts:
             for group in groups:
                 self.rollouts.write({"step": record.step, **logged(group)})
         self.display.step(record, seconds)
@@ -200,9 +202,11 @@ class RunFolder:
         for log in (self.events, self.clock, self.rollouts):
             if log is not None:
                 log.sync()
-        logs = {"events": self.events.size, "clock": self.clock.size}
-        if self.rollouts is not None:
-            logs["rollouts"] = self.rollouts.size
+        logs = {
+            "events": self.events.size,
+            "clock": self.clock.size,
+            "rollouts": 0 if self.rollouts is None else self.rollouts.size,
+        }
         self.store.save(
             self.output / "checkpoints",
             step,
@@ -217,6 +221,17 @@ class RunFolder:
             spare=[self.best[0]] if self.best else [],
         )
         self.saved_at = step
+
+
+def logs_fit(output: Path, logs: Mapping[str, int], config: RunConfig) -> str | None:
+    """Whether the logs still hold what they held at a checkpoint, whose `logs` are their sizes: None, or what does not.
+    Clock times may be missing, and rollouts where the run goes on without writing them."""
+    for name, file in (("events", EVENTS), ("rollouts", ROLLOUTS)):
+        there = (output / file).stat().st_size if (output / file).is_file() else 0
+        if there < logs.get(name, 0) and (name == "events" or config.log.rollouts):
+            way = "; log.rollouts=false goes on without it" if name == "rollouts" else ""
+            return f"{file} is shorter than it was then{way}"
+    return None
 
 
 def logged(group: Group) -> dict[str, Any]:

@@ -20,8 +20,19 @@ from rollwise.assemble import check_data, heldout_used, load_model, load_tasks, 
 from rollwise.audit.golds import check_golds
 from rollwise.config import RunConfig, build, leaves, read_yaml, title, to_tree
 from rollwise.errors import UserError, nearest
-from rollwise.events import EVENTS, ROLLOUTS, SCHEMA
-from rollwise.folder import Display, LocalStore, RunFolder, Store, claim, free_output, interruptible, lock, write_config
+from rollwise.events import EVENTS, SCHEMA
+from rollwise.folder import (
+    Display,
+    LocalStore,
+    RunFolder,
+    Store,
+    claim,
+    free_output,
+    interruptible,
+    lock,
+    logs_fit,
+    write_config,
+)
 from rollwise.lengths import check_lengths, fitting
 from rollwise.loop import Loop, Watcher
 from rollwise.parts import replay_capacity
@@ -148,8 +159,9 @@ def go_on(
     changed: dict[str, Any],
     anew: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Train on from the `state` of the checkpoint at `path`, whose weights the engine has. Raises UserError where it
-    does not fit the run, or the data is not what it was. Returns the stop event."""
+    """Train on from the `state` of the checkpoint at `path`, whose weights the engine has; `changed` are the settings
+    that are not those of the state. Raises UserError where it does not fit the run, or the data is not what it was.
+    Returns the stop event."""
     data = fingerprint(config, tasks)
     with _fitting(path):
         (rows, *rewards), (rows_then, *rewards_then) = data.split("+"), state["data"].split("+")
@@ -176,7 +188,7 @@ def go_on(
             loop.reset["optimizer"]()
         if changed or anew:
             folder.events.write({"event": "config", "step": loop.step, "changed": changed, "anew": list(anew)})
-            write_config(config, output)
+        write_config(config, output)
         if anew:  # saved at once, so that what was allowed holds however the run ends
             folder.checkpoint(loop.step)
         folder.saved_at = loop.step
@@ -210,20 +222,20 @@ def resume(
             raise UserError(f"--resume-reset: unknown part '{name}'; {nearest(name, ANEW)}")
     config, stored = resumed_config(output, changes)
     _check_local(config)
-    changed = allowed_changes(output, stored, config, anew)
+    allowed_changes(output, stored, config, anew)
     with lock(output):
         if not checkpoint.steps(output / "checkpoints"):
             check_none_lost(output)
             display.note(f"{output} has no checkpoint yet: it begins again")
             tasks, policy = _load(config, display)
             return _from_the_beginning(config, output, tasks, policy, display)
-        path, notes = checkpoint.newest(output / "checkpoints", lambda p: _logs_fit(output, p))
+        path, notes = checkpoint.newest(output / "checkpoints", lambda p: logs_fit(output, checkpoint.load(p)["logs"], config))
         for note in notes:
             display.note(note)
         with _fitting(path):
             state = checkpoint.load(path)
             then = build({**state["config"], "output": str(output)}, str(path))
-        allowed_changes(output, then, config, anew)
+        changed = allowed_changes(output, then, config, anew)
         tasks = load_tasks(config, display.note)
         check_data(config, tasks)
         policy = load_model(config, path / "model")
@@ -302,15 +314,6 @@ def check_none_lost(output: Path) -> None:
             f"{output}: its {done:,} steps had checkpoints every {every}, and none is there; bring its folder "
             "`checkpoints` back, or start anew in another folder"
         )
-
-
-def _logs_fit(output: Path, path: Path) -> str | None:
-    """Whether the logs still hold what they held when the checkpoint was taken; clock times may be missing."""
-    logs = checkpoint.load(path)["logs"]
-    for name, file in (("events", EVENTS), ("rollouts", ROLLOUTS)):
-        if name in logs and (not (output / file).is_file() or (output / file).stat().st_size < logs[name]):
-            return f"{file} is shorter than it was then"
-    return None
 
 
 def allowed_changes(

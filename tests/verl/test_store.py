@@ -13,6 +13,7 @@ import pytest
 
 from rollwise import checkpoint
 from rollwise.backends.verl.store import VerlStore, newest, steps
+from rollwise.config import RunConfig
 
 STATE: dict[str, Any] = {"loop": {"step": 1}, "logs": {"events": 0}, "config": {}, "data": "", "best": None}
 
@@ -71,10 +72,10 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 def test_the_checkpoint_before_a_damaged_one_is_taken(tmp_path: Path, kind: str) -> None:
     folder = tmp_path / "checkpoints"
     saved(folder, 2, 4)
-    found = newest(folder, tmp_path)
+    found = newest(folder, tmp_path, RunConfig())
     assert found is not None and found[0].name == "global_step_4" and found[2] == []
     DAMAGE[kind](folder / "global_step_4")
-    found = newest(folder, tmp_path)
+    found = newest(folder, tmp_path, RunConfig())
     assert found is not None and found[0].name == "global_step_2"
     assert len(found[2]) == 1 and found[2][0].startswith("global_step_4 refused: ")
 

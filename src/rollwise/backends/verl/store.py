@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from rollwise import checkpoint
+from rollwise.config import RunConfig
 from rollwise.errors import UserError
+from rollwise.folder import logs_fit
 
 STATE, TRACKER = "rollwise", "latest_checkpointed_iteration.txt"
 _NAME = re.compile(r"global_step_(\d+)")
@@ -70,14 +72,14 @@ def steps(folder: Path) -> list[int]:
     return sorted(int(m.group(1)) for m in found if m)
 
 
-def newest(folder: Path, output: Path) -> tuple[Path, dict[str, Any], list[str]] | None:
+def newest(folder: Path, output: Path, config: RunConfig) -> tuple[Path, dict[str, Any], list[str]] | None:
     """The newest checkpoint that is whole, its state, and a line on each newer one that was refused; None where there
-    is no checkpoint yet. UserError where there are some and none is usable."""
+    is no checkpoint yet. `config` are the settings the run goes on with. UserError where there are some and none is usable."""
     refused: list[str] = []
     for step in reversed(steps(folder)):
         path = folder / f"global_step_{step}"
         try:
-            fault, state = _read(path, step, output)
+            fault, state = _read(path, step, output, config)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             fault, state = f"unreadable ({type(error).__name__})", None  # whole by its hashes, and no state of a run
         if state is not None:
@@ -88,7 +90,7 @@ def newest(folder: Path, output: Path) -> tuple[Path, dict[str, Any], list[str]]
     raise UserError(f"{folder}: no usable checkpoint ({'; '.join(refused)}); start the run anew")
 
 
-def _read(path: Path, step: int, output: Path) -> tuple[str, dict[str, Any] | None]:
+def _read(path: Path, step: int, output: Path, config: RunConfig) -> tuple[str, dict[str, Any] | None]:
     """What is wrong with a checkpoint, or its state."""
     inner = _state(path.parent, step)
     if path.is_symlink():
@@ -100,8 +102,6 @@ def _read(path: Path, step: int, output: Path) -> tuple[str, dict[str, Any] | No
     state = checkpoint.load(inner)
     if sizes(path) != state.pop("weights"):
         return "its weights are not the files that were written", None
-    for name, size in state["logs"].items():
-        log = output / f"{name}.jsonl"
-        if name != "clock" and (not log.is_file() or log.stat().st_size < size):
-            return f"{log.name} is shorter than it was then", None
+    if fault := logs_fit(output, state["logs"], config):
+        return fault, None
     return "", state

@@ -172,7 +172,7 @@ class RollwiseTrainer(PPOTrainer):  # type: ignore[misc]
         if not self.resuming:
             return
         with self._told():
-            found = newest(self.output / "checkpoints", self.output)
+            found = newest(self.output / "checkpoints", self.output, self.run)
             if found is None:
                 check_none_lost(self.output)
         if found is None:
