@@ -205,3 +205,96 @@ def test_numbers_that_are_not_finite_are_skipped_and_end_the_run(rows: tuple[Row
     assert second.stop and learner.skipped == 3
     for name, value in group.weights().items():
         torch.testing.assert_close(value, before[name], atol=0, rtol=0)
+
+
+def test_a_loss_that_is_not_finite_takes_no_update(rows: tuple[Row, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl looks at the norm of the gradient alone."""
+    from rollwise.backends.verl import loss as fields
+    from rollwise.learner.loss import token_loss as honest
+
+    def spoilt(*args: Any, **kwargs: Any) -> Any:
+        loss, *rest = honest(*args, **kwargs)
+        return loss + float("inf"), *rest  # its gradient is what it was
+
+    learner, group = _verl(ObjectiveConfig())
+    before = group.weights()
+    monkeypatch.setattr(fields, "token_loss", spoilt)
+    learner.update(Batch(rows=rows, step=STEP))
+    assert (learner.updates, learner.skipped) == (0, 2)
+    for name, value in group.weights().items():
+        torch.testing.assert_close(value, before[name], atol=0, rtol=0)
+    monkeypatch.setattr(fields, "token_loss", honest)
+    after = learner.update(Batch(rows=rows, step=STEP))
+    assert (learner.updates, learner.skipped) == (2, 2) and not after.stop and after.metrics["updates"] == 2
+
+
+class Says:
+    """Workers that answer an update with these numbers."""
+
+    def __init__(self, **numbers: float) -> None:
+        zero = dict.fromkeys(("clipped", "clipped/fresh", "clipped/replay", "clipped/idle", "kl/sum", "kl/tokens"), 0.0)
+        self.numbers, self.count, self.group = {**zero, "lr": 1e-3, **numbers}, 1, self
+
+    def set_loss_fn(self, loss: Any) -> None: ...
+
+    def train(self, *_: Any, **__: Any) -> dict[str, float]:
+        return self.numbers
+
+    def infer(self, call: Any, rollouts: Any, output: str) -> list[np.ndarray]:
+        return [r.logprobs for r in rollouts]
+
+    update_actor = train_mini_batch = compute_log_prob = None
+
+
+def _answered(config: LearnerConfig = LEARNER, **numbers: float) -> Any:
+    from rollwise.backends.verl.learner import VerlLearner
+
+    actor: Any = Says(**numbers)
+    return VerlLearner(actor, config, ObjectiveConfig(), seed=0, max_completion_length=22)
+
+
+def test_an_update_that_verl_took_is_counted(rows: tuple[Row, ...]) -> None:
+    took = _answered(loss=float("inf"), grad_norm=1.0)
+    took.update(Batch(rows=rows, step=STEP))
+    assert (took.updates, took.skipped) == (2, 0)
+    left = _answered(loss=1.0, grad_norm=float("inf"))
+    left.update(Batch(rows=rows, step=STEP))
+    assert (left.updates, left.skipped) == (0, 2)
+
+
+def test_the_learning_rate_goes_on_with_the_run(rows: tuple[Row, ...]) -> None:
+    config = dataclasses.replace(LEARNER, warmup_updates=10)
+    learner = _answered(config, loss=1.0, grad_norm=1.0, lr=3e-4)
+    assert learner.rate() == 0.0, "verl's warm-up begins there"
+    assert _answered().rate() == LEARNER.lr
+    learner.update(Batch(rows=rows, step=STEP))
+    resumed = _answered(config, loss=1.0, grad_norm=1.0, lr=4e-4)
+    resumed.load_state_dict(learner.state_dict())
+    assert resumed.rate() == learner.rate() == 3e-4 and resumed.updates == 2
+    still = tuple(dataclasses.replace(r, credit=Credit(advantage=0.0)) for r in rows)
+    idle = resumed.update(Batch(rows=still, step=STEP + 1))
+    assert idle.idle and idle.metrics["lr"] == 3e-4
+
+
+def test_a_critic_whose_updates_are_left_out_ends_the_run(rows: tuple[Row, ...]) -> None:
+    from rollwise.backends.verl.learner import VerlCritic
+
+    valued = [
+        dataclasses.replace(
+            r, credit=Credit(advantage=0.0, values=r.rollout.logprobs, returns=np.arange(r.rollout.length, dtype=LOGP))
+        )
+        for r in rows
+    ]
+    spoilt, sound = Says(loss=float("nan"), grad_norm=float("nan")), Says(loss=2.0, grad_norm=1.0)
+    everything = list(range(len(valued)))
+    workers: Any = spoilt
+    critic = VerlCritic(workers, None)
+    metrics, fault = critic.update(valued, [everything, everything])
+    assert not fault and "value/loss" not in metrics and critic.skipped_in_a_row == 2
+    assert critic.update(valued, [everything])[1] == (
+        "the critic's loss or gradient was not finite in 3 updates in a row"
+    )
+    workers = sound
+    critic.workers = workers
+    metrics, fault = critic.update(valued, [everything])
+    assert not fault and metrics["value/loss"] == 2.0 and critic.skipped_in_a_row == 0

@@ -1,8 +1,11 @@
 """The learner of a verl run: the rows, mini-batches and weights of the local engine, the arithmetic verl's.
 
 Differs from the local engine: the proximal log-probs of every row that matters take a pass of their own; the learning
-rate follows verl's schedule; the moments of the optimizer are in verl's checkpoint and cannot begin anew; verl decides
-whether a gradient is finite; tokens that stand for pictures are not taken out of the distribution.
+rate follows verl's schedule, which goes on in updates that are left out as well; the moments of the optimizer are in
+verl's checkpoint and cannot begin anew; tokens that stand for pictures are not taken out of the distribution.
+
+verl leaves an update out where the norm of its gradient is not finite, and `loss.PolicyLoss` makes it so where the loss
+is not. What is counted here is what verl did.
 """
 
 from __future__ import annotations
@@ -89,11 +92,12 @@ class VerlLearner(StepLearner):
     ) -> None:
         """`sampler_cap` bounds the weight for servers whose arithmetic is not the workers'; None: no such weight."""
         super().__init__(config, objective, seed=seed, max_completion_length=max_completion_length, critic=critic)
+        self.critic: VerlCritic | None
         assert objective.kl_coef == 0 or reference is not None, "a KL term needs the reference policy"
         self.actor, self.reference, self.reference_call = actor, reference, reference_call
         self._updates = self._skipped = self._skipped_in_a_row = 0
         self.sampler_cap = sampler_cap
-        self._rate = config.lr
+        self._rate = 0.0 if config.warmup_updates else config.lr  # verl's warm-up begins at 0
         actor.group.set_loss_fn(fields.PolicyLoss(objective, sampler_cap))
 
     @property
@@ -148,7 +152,7 @@ class VerlLearner(StepLearner):
             calculate_entropy=self.objective.entropy_coef > 0,
         )
         loss, norm, self._rate = said["loss"], said["grad_norm"], said["lr"]
-        if math.isfinite(loss) and math.isfinite(norm):
+        if math.isfinite(norm):
             self._updates, self._skipped_in_a_row = self._updates + 1, 0
             log.update(loss=loss, grad_norm=norm)
         else:
@@ -188,32 +192,38 @@ class VerlLearner(StepLearner):
             log.kl(torch.full((round(said["kl/tokens"]),), said["kl/sum"] / said["kl/tokens"]))
 
     def rate(self) -> float:
-        """As verl's schedule has it; the setting itself until the first update."""
+        """As verl's schedule has it."""
         return self._rate
 
     def fault(self) -> str:
-        if self._skipped_in_a_row < MAX_NON_FINITE:
-            return ""
-        return f"loss or gradient was not finite in {MAX_NON_FINITE} updates in a row"
+        return _fault("loss", self._skipped_in_a_row)
 
     def reset(self) -> None:
         raise UserError("curriculum.stages: verl cannot begin the optimizer anew; leave optimizer out of reset")
 
     def state_dict(self) -> dict[str, Any]:
-        """Counters; weights and moments are in verl's own checkpoint."""
-        return {"updates": self._updates, "skipped": self._skipped, "skipped_in_a_row": self._skipped_in_a_row}
+        """Counters, and the rate that verl has said; weights, moments and schedule are in verl's own checkpoint."""
+        return {
+            "updates": self._updates,
+            "skipped": self._skipped,
+            "skipped_in_a_row": self._skipped_in_a_row,
+            "rate": self._rate,
+            "critic": None if self.critic is None else self.critic.skipped_in_a_row,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        check_keys(state, {"updates", "skipped", "skipped_in_a_row"}, "learner")
+        check_keys(state, {"updates", "skipped", "skipped_in_a_row", "rate", "critic"}, "learner")
         self._updates, self._skipped = int(state["updates"]), int(state["skipped"])
-        self._skipped_in_a_row = int(state["skipped_in_a_row"])
+        self._skipped_in_a_row, self._rate = int(state["skipped_in_a_row"]), float(state["rate"])
+        if self.critic is not None:
+            self.critic.skipped_in_a_row = int(state["critic"])
 
 
 class VerlCritic(Values):
     """verl's critic workers: a model of their own with a value for each place."""
 
     def __init__(self, workers: Workers, clip_value: float | None) -> None:
-        self.workers = workers
+        self.workers, self.skipped_in_a_row = workers, 0
         workers.group.set_loss_fn(fields.ValueLoss(clip_value))
 
     def values(self, rollouts: Sequence[Rollout]) -> list[np.ndarray]:
@@ -233,12 +243,25 @@ class VerlCritic(Values):
                 fields.WEIGHT: torch.tensor([1 / total if at < len(live) else 0.0 for at in range(len(order))]),
             }
             said = self.workers.train(self.workers.group.train_mini_batch, [live[i].rollout for i in order], own)
-            losses.append(said["loss"])
             clipped, tokens = clipped + said["clipped"], tokens + total
+            if math.isfinite(said["grad_norm"]):
+                losses.append(said["loss"])
+                self.skipped_in_a_row = 0
+                continue
+            self.skipped_in_a_row += 1
+            if fault := _fault("the critic's loss", self.skipped_in_a_row):
+                return {}, fault
         metrics = {"value/clip_ratio": clipped / tokens} if tokens else {}
         if losses:
             metrics["value/loss"] = float(np.mean(losses))
         return {**metrics, **explained_variance(rows)}, ""
+
+
+def _fault(what: str, skipped_in_a_row: int) -> str:
+    """Why the run must end after so many updates that verl left out; empty while it need not. `what` names the loss."""
+    if skipped_in_a_row < MAX_NON_FINITE:
+        return ""
+    return f"{what} or gradient was not finite in {MAX_NON_FINITE} updates in a row"
 
 
 def _known(values: np.ndarray | None, row: Row) -> np.ndarray:

@@ -3,10 +3,14 @@
 Every row carries its weight in the reduction, made from the whole mini-batch before it was split, so the sum over
 micro-batches and workers is the loss whatever the split. verl averages gradients over data-parallel workers; for that
 the loss is multiplied by their number.
+
+verl looks at the norm of the gradient alone before it takes an update. A loss that is not finite therefore gets a
+gradient that is not, so that its update is left out as it is by the local engine.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -50,7 +54,7 @@ class PolicyLoss:
             sampled_RT=None if self.sampler_cap is None else _padded(data[SAMPLED]),
             sampler_cap=self.sampler_cap,
         )
-        loss = (loss_RT * mask * data[WEIGHT][:, None]).sum() * data["dp_size"]
+        loss = _left_out_unless_finite((loss_RT * mask * data[WEIGHT][:, None]).sum() * data["dp_size"])
         real = mask & (data[WEIGHT] > 0)[:, None]
         replayed = (data[REPLAYED] > 0)[:, None]
         teaching = (stats.weight != 0) & (advantage.abs().sum(dim=1, keepdim=True) > 0)
@@ -76,9 +80,14 @@ class ValueLoss:
         value = no_padding_2_padding(model_output["values"], data).float()
         mask = _mask(data)
         loss_RT, clipped = value_loss(value, _padded(data[VALUES]), _padded(data[RETURNS]), clip=self.clip)
-        loss = (loss_RT * mask * data[WEIGHT][:, None]).sum() * data["dp_size"]
+        loss = _left_out_unless_finite((loss_RT * mask * data[WEIGHT][:, None]).sum() * data["dp_size"])
         real = mask & (data[WEIGHT] > 0)[:, None]
         return loss, _summed({"clipped": (clipped & real).sum()}, data["dp_size"])
+
+
+def _left_out_unless_finite(loss: torch.Tensor) -> torch.Tensor:
+    """The loss; where it is not finite, NaN, and so is every gradient made from it."""
+    return loss * torch.where(torch.isfinite(loss.detach()), 1.0, math.nan)
 
 
 def _mask(data: TensorDict) -> torch.Tensor:
