@@ -41,6 +41,7 @@ class StopReason(enum.StrEnum):
 
     eos = "eos"
     length = "length"  # cut at max_completion_length
+    aborted = "aborted"  # given up by the server: says nothing about the answer
 
 
 class Role(enum.StrEnum):

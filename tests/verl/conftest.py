@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 
 import pytest
 
+from rollwise.backends.verl import cpu
+
 HERE = Path(__file__).parent
-NEED_VERL = {"test_parity.py", "test_end_to_end.py", "test_images.py"}
+NEED_VERL = {"test_parity.py", "test_end_to_end.py", "test_images.py", "test_rollouts.py"}
+
+
+if importlib.util.find_spec("verl") is not None:
+    os.environ.update(cpu.environment())  # verl looks for its platform once, whichever test imports it first
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -40,6 +40,9 @@ def infra_error(reason: str) -> Verdict:
     return Verdict(kind=VerdictKind.infra_error, score=0.0, detail=reason[:200])
 
 
+ABORTED = infra_error("the server gave the request up")
+
+
 def one_by_one(verify: Verify, completions: Sequence[Completion]) -> list[Verdict]:
     """The verdicts of a verifier that looks at one text at a time. One that raises costs that one verdict only."""
     out: list[Verdict] = []
@@ -72,18 +75,22 @@ def form_groups(
     judges: Judges,
     shaping: Shaping | None = None,
 ) -> list[Group]:
-    """One group per request, verified, in order; the reward is the score, plus `shaping` of the rollout if given."""
+    """One group per request, verified, in order; the reward is the score, plus `shaping` of the rollout if given. A
+    completion that the server gave up is not judged."""
     completions = [
         Completion(prompt=request.prompt, text=r.text, stop=r.stop, token_ids=r.completion_ids)
         for request, members in zip(requests, rollouts, strict=True)
         for r in members
+        if r.stop is not StopReason.aborted
     ]
     verdicts = _verdicts(completions, judges)
     return [
         Group(
             uid=request.prompt.group_uid,
             prompt=request.prompt,
-            rollouts=tuple(rewarded(r, next(verdicts), shaping) for r in members),
+            rollouts=tuple(
+                rewarded(r, ABORTED if r.stop is StopReason.aborted else next(verdicts), shaping) for r in members
+            ),
             purpose=request.purpose,
         )
         for request, members in zip(requests, rollouts, strict=True)

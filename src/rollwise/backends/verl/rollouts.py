@@ -21,6 +21,7 @@ from rollwise.errors import UserError
 from rollwise.policy import Policy
 from rollwise.records import IDS, LOGP, Request, Rollout, Sampling, StopReason
 
+ABORTED = {"aborted", "abort"}  # what servers call a request they gave up
 SEEDED = {"vllm", "rollwise_cpu"}  # servers that take a seed with a request
 
 
@@ -39,7 +40,7 @@ class Drawn:
 
     ids: list[int]
     logprobs: list[float]
-    stopped: str | None
+    stopped: str | None  # vLLM: completed (also at its length) or aborted; SGLang: stop, length or abort
 
 
 class Orders:
@@ -131,7 +132,7 @@ class VerlSampler:
                     completion_ids=np.asarray(d.ids, dtype=IDS),
                     logprobs=_logprobs(d, sampling),
                     sampling=sampling,
-                    stop=self._stop(d),
+                    stop=self._stop(d, sampling.max_completion_length),
                     text=text,
                     birth_step=step,
                     images=request.prompt.images,
@@ -144,9 +145,15 @@ class VerlSampler:
         """vLLM's seeds are signed."""
         return 1 if self.manager.config.name == "vllm" else 0
 
-    def _stop(self, drawn: Drawn) -> StopReason:
-        """By the last token: servers name the reasons each in its own way."""
-        return StopReason.eos if drawn.ids and drawn.ids[-1] in self.reader.eos_ids else StopReason.length
+    def _stop(self, drawn: Drawn, limit: int) -> StopReason:
+        """By the tokens, and by the server's word where they do not tell."""
+        if drawn.ids and drawn.ids[-1] in self.reader.eos_ids:
+            return StopReason.eos
+        if len(drawn.ids) >= limit:
+            return StopReason.length
+        if drawn.stopped in ABORTED:
+            return StopReason.aborted
+        return StopReason.eos if drawn.stopped == "stop" else StopReason.length
 
 
 def _logprobs(drawn: Drawn, sampling: Sampling) -> np.ndarray:
