@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import yaml
 
 from rollwise.backends.verl import launch, versions
 from rollwise.backends.verl.overrides import arguments
+from rollwise.backends.verl.refused import Refused
 from rollwise.cli.main import main
 from rollwise.errors import UserError
 from rollwise.folder import lock
@@ -94,16 +96,105 @@ def test_a_run_goes_on_with_what_may_change(
     run = str(tmp_path / "run")
     verl("end()")
     assert main(["train", *SMALL, "--output", run]) == 0
-    verl("assert given['+rollwise.resume'] == 'true'; print('nodes', given['trainer.nnodes']); end()")
+    begun_with = (tmp_path / "run" / "config.yaml").read_text()
+    verl("""
+        assert given['+rollwise.resume'] == 'true'
+        print('nodes', given['trainer.nnodes'])
+        wanted = Path(given['+rollwise.config'].strip("'"))
+        (run.parent / 'wanted.yaml').write_text(wanted.read_text())
+        end()
+    """)
     assert main(["resume", run, "--set", "verl.trainer.nnodes=2", "--set", "budget.steps=5"]) == 0
     assert "nodes 2" in capfd.readouterr().err
-    stored = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
-    assert stored["verl"] == {"trainer.nnodes": 2} and stored["budget"]["steps"] == 5
+    wanted = yaml.safe_load((tmp_path / "wanted.yaml").read_text())
+    assert wanted["verl"] == {"trainer.nnodes": 2} and wanted["budget"]["steps"] == 5
+    assert (tmp_path / "run" / "config.yaml").read_text() == begun_with, "the trainer's to write, once it goes on"
+    assert not (tmp_path / "run" / ".resume.yaml").exists()
     verl("sys.exit(0)")
     assert main(["resume", run]) == 1, "the stop event of before is not this one's"
     for wrong in (["--set", "learner.lr=1"], ["--set", "backend=local"], ["--resume-reset", "optimizer"]):
         assert main(["resume", run, *wrong]) == 2
     assert "a resumed run keeps its settings" in capfd.readouterr().err
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in folder.rglob("*")}
+
+
+def shards(run: Path, step: int, processes: int) -> None:
+    """A finished checkpoint, by the names of its files."""
+    top = run / "checkpoints" / f"global_step_{step}"
+    (top / "rollwise" / f"step_{step}").mkdir(parents=True)
+    (top / "actor").mkdir()
+    for rank in range(processes):
+        (top / "actor" / f"model_world_size_{processes}_rank_{rank}.pt").touch()
+
+
+def test_shards_of_another_number_of_processes_are_refused_before_anything_starts(
+    verl: Callable[[str], None], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    verl("end()")
+    assert main(["train", *SMALL, "--output", str(run), "--set", "verl.trainer.n_gpus_per_node=2"]) == 0
+    shards(run, 2, 2)
+    (run / "checkpoints" / "global_step_4" / "actor").mkdir(parents=True)  # not finished
+    before = contents(run)
+    verl("raise SystemExit('it was started')")
+    for settings, words in (
+        (["verl.trainer.n_gpus_per_node=1"], "its shards are of 2 FSDP processes, and 1 would go on"),
+        (["verl.trainer.nnodes=3"], "its shards are of 2 FSDP processes, and 6 would go on"),
+        (["verl.actor_rollout_ref.actor.strategy=fsdp"], "strategy was fsdp2 and would be fsdp"),
+        (["verl.model_engine=megatron"], "verl.model_engine was dp and would be megatron"),
+    ):
+        capfd.readouterr()
+        assert main(["resume", str(run), *(f"--set={s}" for s in settings)]) == 2
+        said = capfd.readouterr().err
+        assert words in said and said.count("\n") == 1
+        assert contents(run) == before
+    verl("end()")
+    assert main(["resume", str(run), "--set=verl.trainer.n_gpus_per_node=1", "--set=verl.trainer.nnodes=2"]) == 0
+
+
+def test_what_the_trainer_refuses_on_a_resume_leaves_the_settings(
+    verl: Callable[[str], None], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    verl("end()")
+    assert main(["train", *SMALL, "--output", str(run)]) == 0
+    before = contents(run)
+    verl("(run / '.error').write_text('its data has changed\\n'); sys.exit(1)")
+    assert main(["resume", str(run), "--set", "budget.steps=7"]) == 2
+    assert capfd.readouterr().err.endswith("rollwise: error: its data has changed\n")
+    assert contents(run) == before
+
+
+def test_prompts_that_are_too_long_are_found_before_the_folder_is_made(
+    verl: Callable[[str], None], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    verl("raise SystemExit('it was started')")
+    run = ["--output", str(tmp_path / "run"), "--set", "sampling.max_prompt_length=8"]
+    assert main(["train", *SMALL, *run]) == 2
+    there = capfd.readouterr().err.splitlines()[-1]
+    assert "prompts looked at are too long, the longest is" in there and not (tmp_path / "run").exists()
+    assert main(["train", *SMALL, *run, "--backend", "local"]) == 2
+    assert capfd.readouterr().err.splitlines()[-1] == there
+
+
+def test_a_refusal_ends_the_command_it_reaches_with_its_line() -> None:
+    """What Ray does with an exception: pickled in the trainer, opened in the command."""
+    sent = pickle.dumps(Refused("data: no rows; give some"))
+    program = (
+        "import pickle, sys; error = pickle.loads(bytes.fromhex(sys.argv[1]))\n"
+        "print(type(error).__name__, error); raise error"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program, sent.hex()],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert ran.returncode == 1 and ran.stdout == "Refused data: no rows; give some\n"
+    assert ran.stderr.splitlines()[-1] == "rollwise: error: data: no rows; give some"
 
 
 def test_the_first_signal_asks_and_the_second_ends(tmp_path: Path) -> None:

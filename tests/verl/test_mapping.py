@@ -12,10 +12,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rollwise.assemble import resolve
-from rollwise.backends.verl.classes import LEFT_ALONE, OLD, UNDERSTOOD, UNREAD
+from rollwise.backends.verl.classes import COUNTS, LEFT_ALONE, OLD, UNDERSTOOD, UNREAD, check_counts
 from rollwise.backends.verl.mapping import FIXED, from_verl, to_verl
 from rollwise.backends.verl.overrides import arguments, written
 from rollwise.backends.verl.table import ROWS, made_from, row_of
+from rollwise.backends.verl.theirs import in_a_command
 from rollwise.config import RunConfig, build, dump_yaml, leaves, merge, nest, to_tree
 from rollwise.config.keys import dotted
 from rollwise.errors import UserError
@@ -99,6 +100,16 @@ def test_a_key_of_verl_is_laid_over_those_made_and_over_those_of_a_cpu() -> None
         ({"verl": {"reward_model.enable": True}}, "is not read by Rollwise's trainer"),
         ({"verl": {"~trainer.nnodes": None}}, "is no setting of verl"),
         ({"verl": {"a=b": 1}}, "is no setting of verl"),
+        ({"verl": {"hydra.run.dir": "x"}}, "verl.hydra.run.dir is of Hydra, which the launcher runs; leave it out"),
+        ({"verl": {"++hydra.verbose": True}}, "verl.hydra.verbose is of Hydra"),
+        ({"verl": {"trainer.nnodes": 0}}, "verl.trainer.nnodes is 0; it must be a whole number from 1 on"),
+        ({"verl": {"trainer.n_gpus_per_node": -1}}, "verl.trainer.n_gpus_per_node is -1"),
+        ({"verl": {"trainer.n_gpus_per_node": "two"}}, "verl.trainer.n_gpus_per_node is 'two'"),
+        ({"verl": {"actor_rollout_ref.rollout.agent.num_workers": 0}}, "rollout.agent.num_workers is 0"),
+        ({"verl": {"+actor_rollout_ref.rollout.agent.num_workers": 1.5}}, "rollout.agent.num_workers is 1.5"),
+        ({"verl": {"actor_rollout_ref.rollout.tensor_model_parallel_size": 0}}, "tensor_model_parallel_size is 0"),
+        ({"verl": {"actor_rollout_ref.actor.ulysses_sequence_parallel_size": True}}, "parallel_size is True"),
+        ({"verl": {"ray_kwargs.ray_init.num_cpus": 0}}, "verl.ray_kwargs.ray_init.num_cpus is 0"),
         ({"verl": {"model_engine": "veomni"}}, "verl.model_engine is 'veomni'; one of dp, megatron"),
         ({"learner": {"schedule": "linear", "schedule_updates": 9}}, "verl with FSDP has constant and cosine"),
         ({"learner__freeze_vision": True}, "learner.freeze_vision is True with backend verl"),
@@ -246,6 +257,8 @@ def test_epochs_are_counted_in_rows(tmp_path: Path) -> None:
         ({"method": "popo", "output": "x"}, {}, "+rollwise.output"),
         ({"method": "popo", "replay": {"capcity": 4}}, {}, "unknown key 'replay.capcity'"),
         ({"method": "popo", "replay": {"ratio": 4}}, {}, "nothing reads it with replay.kind recent"),
+        (None, {"actor_rollout_ref__rollout__agent__num_workers": 0}, "rollout.agent.num_workers is 0; it must be a"),
+        (None, {"trainer__nnodes": 0}, "trainer.nnodes is 0; it must be a whole number from 1 on"),
         (None, {"trainer__resume_mode": "resume_path"}, "trainer.resume_mode is resume_path"),
         (None, {"actor_rollout_ref__actor__optim__lr_scheduler_type": "cosine"}, "give the updates at which cosine"),
     ],
@@ -254,6 +267,15 @@ def test_what_contradicts_the_method_is_one_line(own: Tree | None, more: Tree, w
     with pytest.raises(UserError) as error:
         theirs(own, **more)
     assert words in str(error.value) and "\n" not in str(error.value)
+
+
+def test_what_the_parts_advise_is_spelled_as_the_command_does() -> None:
+    line = "t.jsonl: say which, for example task_args.verifier=math; or sampling.overlong_prompts=skip"
+    own = "t.jsonl: say which, for example +rollwise.task_args.verifier=math; or data.filter_overlong_prompts=True"
+    assert in_a_command(line) == own == in_a_command(own)
+    assert in_a_command("sampling.max_prompt_length allows 6") == "data.max_prompt_length allows 6"
+    assert in_a_command("set eval.prompts=3 or seed") == "set +rollwise.eval.prompts=3 or seed"
+    assert in_a_command("/a/eval.prompts and reward.py: log.x") == "/a/eval.prompts and reward.py: log.x"
 
 
 def test_a_launched_run_has_the_settings_of_its_folder(tmp_path: Path) -> None:
@@ -339,6 +361,8 @@ def flat(tree: Any, prefix: str = "") -> Tree:
 
 def test_every_setting_of_verl_has_its_class() -> None:
     there = {k: v for k, v in flat(verls()).items() if not k.endswith("_target_")}
+    check_counts(there)
+    assert [k for k in COUNTS if k not in there] == ["ray_kwargs.ray_init.num_gpus"], "verl's tree has not that one"
     assert [k for k in UNDERSTOOD if k not in there] == []
     absent = {"actor_rollout_ref.rollout.agent.agent_loop_manager_class"}
     unknown = [k for k in UNREAD if k not in there and k not in absent]

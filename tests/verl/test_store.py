@@ -60,6 +60,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "bad text": damage("state.json", b"\xff\xfe"),
     "no sizes": damage("state.json", b"{}"),
     "a shorter shard": lambda top: (top / "actor" / "shard.pt").write_bytes(b"x"),
+    "another shard": lambda top: (top / "actor" / "shard.pt").write_bytes(bytes([9]) * 100),
     "no shard": lambda top: (top / "actor" / "shard.pt").unlink(),
     "a pipe": lambda top: os.mkfifo(top / "actor" / "more.pt"),
     "a link for a shard": linked,

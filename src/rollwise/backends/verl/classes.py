@@ -7,10 +7,12 @@ left alone. In a recipe of ours the first two are refused, because a key of ours
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rollwise.backends.verl.table import ACTOR, CRITIC, ROLLOUT
+from rollwise.errors import UserError, show
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,4 +242,27 @@ LEFT_ALONE = (
     "distillation.",
     "reward_model.num_workers",
 )
+# How many there are to be of something that is needed.
+COUNTS = (
+    "trainer.nnodes",
+    "trainer.n_gpus_per_node",
+    f"{ROLLOUT}.agent.num_workers",
+    "reward.num_workers",
+    "transfer_queue.backend.SimpleStorage.num_data_storage_units",
+    "ray_kwargs.ray_init.num_cpus",
+    "ray_kwargs.ray_init.num_gpus",
+)
+SIZES = "parallel_size"  # with what all names of the sizes of engines end
+
 OLD = ("reward_model.", "sandbox_fusion.", "custom_reward_function.")  # verl's old names of what is under `reward` now
+
+
+def check_counts(settings: Mapping[str, Any], said: str = "") -> None:
+    """Raises UserError for a number of workers or a size of an engine that is none; `said` stands before its name. Null
+    is what verl makes of it."""
+    for name, value in settings.items():
+        bare = name.lstrip("+")
+        if value is None or not (bare in COUNTS or bare.endswith(SIZES)):
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise UserError(f"{said}{bare} is {show(value)}; it must be a whole number from 1 on")

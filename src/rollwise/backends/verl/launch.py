@@ -2,7 +2,8 @@
 
 The folder's lock is held here and by verl's driver. The trainer, in another process and perhaps on another machine of
 the cluster, writes the events; `.stop` in the folder asks it to end after the running step, `.error` is the line with
-which it could not begin. What verl prints goes to the terminal and to `verl.log`.
+which it could not begin. A resumed run has its settings from `.resume.yaml` until it goes on; only then are they
+the folder's. What verl prints goes to the terminal and to `verl.log`.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ from rollwise.backends.verl import cpu
 from rollwise.backends.verl.compose import composed
 from rollwise.backends.verl.mapping import check, to_verl
 from rollwise.backends.verl.overrides import arguments
-from rollwise.backends.verl.store import steps
+from rollwise.backends.verl.store import check_processes, steps
+from rollwise.backends.verl.table import ACTOR, engine
 from rollwise.backends.verl.versions import check_entry_point, check_verl
-from rollwise.config import RunConfig
+from rollwise.config import RunConfig, dump_yaml
 from rollwise.errors import UserError
 from rollwise.events import EVENTS
 from rollwise.folder import Display, claim, free_output, lock, write_config
 
-LOG, STOP, ERROR = "verl.log", ".stop", ".error"  # files of the run folder
+LOG, STOP, ERROR, WANTED = "verl.log", ".stop", ".error", ".resume.yaml"  # files of the run folder
+ENGINE = {"model_engine": "dp", f"{ACTOR}.strategy": "fsdp2"}  # what decides how shards are written, and its default
 COMMAND = (sys.executable, "-m", "verl.trainer.main_ppo")
 
 Tree = dict[str, Any]
@@ -43,13 +46,14 @@ def shown(config: RunConfig) -> list[str]:
 def start(config: RunConfig, display: Display, *, quiet: bool = False) -> tuple[Path, Tree]:
     """Train from the beginning. Everything that can be is checked before the folder is made. Returns folder and stop
     event. Raises UserError, also for what the trainer could not do; `Died` where verl ended without a word."""
+    from rollwise.backends.verl.reading import read
     from rollwise.run import _anchor_paths, checked_tasks
 
     check_here(config)
     named, output = config.output is not None, free_output(config)
     _anchor_paths(config)
     composed(arguments(to_verl(config, output)))
-    checked_tasks(config, display)
+    read(config, checked_tasks(config, display), display.note)
     output, held = claim(config, output, named=named)
     with held:
         config.output = str(output)
@@ -58,19 +62,37 @@ def start(config: RunConfig, display: Display, *, quiet: bool = False) -> tuple[
 
 
 def resume(output: Path, changes: Callable[[Tree], RunConfig], display: Display, *, quiet: bool = False) -> Tree:
-    """Continue a run from its newest whole checkpoint, with the changes that a resumed run may have."""
+    """Continue a run from its newest whole checkpoint, with the changes that a resumed run may have. A UserError raised
+    before verl starts leaves the folder as it was, one of the trainer its settings."""
     from rollwise.run import allowed_changes, check_none_lost, resumed_config
 
     config, stored = resumed_config(output, changes)
     check_here(config)
     allowed_changes(output, stored, config, ())
-    settings = {**to_verl(config, output), "+rollwise.resume": True}
+    settings = {**to_verl(config, output), "+rollwise.config": str(output / WANTED), "+rollwise.resume": True}
     composed(arguments(settings))
     with lock(output) as held:
         if not steps(output / "checkpoints"):
             check_none_lost(output)
-        write_config(config, output)
-        return _run(config, output, settings, display, held, quiet=quiet)
+        _check_engine(output / "checkpoints", stored, config, settings)
+        (output / WANTED).write_text(dump_yaml(config), encoding="utf-8")
+        try:
+            return _run(config, output, settings, display, held, quiet=quiet)
+        finally:
+            (output / WANTED).unlink(missing_ok=True)
+
+
+def _check_engine(folder: Path, stored: RunConfig, config: RunConfig, settings: Tree) -> None:
+    """Raises UserError where the checkpoints cannot be read by the workers there would be."""
+    if not steps(folder):
+        return
+    for name, default in ENGINE.items():
+        was, now = (c.verl.get(name, default) for c in (stored, config))
+        if was != now:
+            raise UserError(f"verl.{name} was {was} and would be {now}; shards are for the engine that wrote them")
+    if engine(config) == "dp":
+        sizes = {name.lstrip("+"): value for name, value in settings.items()}
+        check_processes(folder, sizes["trainer.nnodes"] * sizes["trainer.n_gpus_per_node"])
 
 
 def check_here(config: RunConfig) -> None:
@@ -98,7 +120,9 @@ def _run(config: RunConfig, output: Path, settings: Tree, display: Display, held
     command = [*COMMAND, *arguments({**settings, "hydra.run.dir": str(output / "hydra")})]
     status = _process(command, {**os.environ, **own}, output, display, held, quiet=quiet)
     if (output / ERROR).is_file():
-        raise UserError((output / ERROR).read_text(encoding="utf-8").strip())
+        said = (output / ERROR).read_text(encoding="utf-8").strip()
+        (output / ERROR).unlink()
+        raise UserError(said)
     stop = _stop(output)
     if stop is None or _written(output) == before:
         raise Died(f"verl ended with status {status} before the run did; what it printed is in {output / LOG}")

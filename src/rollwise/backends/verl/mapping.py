@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rollwise.backends.verl import cpu
-from rollwise.backends.verl.classes import MANAGER, OLD, UNDERSTOOD, UNREAD
+from rollwise.backends.verl.classes import MANAGER, OLD, UNDERSTOOD, UNREAD, check_counts
 from rollwise.backends.verl.table import ACTOR, ENGINES, REF, ROLLOUT, ROWS, engine, made_from
 from rollwise.backends.verl.theirs import from_verl
 from rollwise.config import RunConfig, leaves, title, to_tree
@@ -101,6 +101,8 @@ def check(config: RunConfig) -> None:
         bare = name.lstrip("+")
         if not isinstance(name, str) or not NAME.fullmatch(name):
             raise UserError(f"verl.{show(name)} is no setting of verl; give its dotted name, as trainer.nnodes")
+        if bare.split(".")[0] == "hydra":
+            raise UserError(f"verl.{bare} is of Hydra, which the launcher runs; leave it out")
         if bare in ours:
             raise UserError(f"verl.{bare} is made from {ours[bare]}; set that")
         if bare in fixed or bare.split(".")[0] == "rollwise":
@@ -110,3 +112,4 @@ def check(config: RunConfig) -> None:
         if bare in UNREAD or bare.startswith(OLD):
             why = UNREAD[bare].instead if bare in UNREAD else "see reward"
             raise UserError(f"verl.{bare} is not read by Rollwise's trainer: {why.replace('+rollwise.', '')}")
+    check_counts(leaves(config.verl), "verl.")

@@ -2,17 +2,20 @@
 
     checkpoints/global_step_N/{actor, critic, rollwise/step_N}
 
-verl's workers write their shards first; then the state is written, with the size of every one of those files, to a
-folder that verifies itself; a folder without it is not a checkpoint. verl's shards are not hashed: they may be hundreds
-of gigabytes.
+verl's workers write their shards first; then the state is written, with the size and the SHA-256 of every one of those
+files, to a folder that verifies itself; a folder without it is not a checkpoint. Nothing of a checkpoint is given to
+verl, which unpickles its shards, before it has been read and compared: that finds what is damaged, and is no guard
+against who can write the folder.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
 from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,9 @@ from rollwise.errors import UserError
 from rollwise.folder import logs_fit
 
 STATE, TRACKER = "rollwise", "latest_checkpointed_iteration.txt"
+HASHING = 8  # files hashed at once
 _NAME = re.compile(r"global_step_(\d+)")
+_WORLD = re.compile(r"model_world_size_(\d+)_rank_\d+\.pt")  # how verl names an FSDP shard
 
 
 class VerlStore:
@@ -39,8 +44,8 @@ class VerlStore:
             group.save_checkpoint(str(target / name), None, step, max_ckpt_to_keep=None)
         for path in (*target.rglob("*"), target):  # on the disk before a state that vouches for them
             checkpoint.sync(path)
-        with_sizes = {**state, "weights": sizes(target)}
-        checkpoint.save(target / STATE, step, with_sizes, lambda path: path.mkdir(), keep=1)
+        with_shards = {**state, "weights": shards(target)}
+        checkpoint.save(target / STATE, step, with_shards, lambda path: path.mkdir(), keep=1)
         tracker = folder / f".{TRACKER}"
         tracker.write_text(str(step), encoding="utf-8")
         os.replace(tracker, folder / TRACKER)
@@ -61,6 +66,40 @@ def sizes(target: Path) -> dict[str, int]:
     return {str(p.relative_to(target)): p.stat().st_size if ordinary else -1 for p, ordinary in plain.items()}
 
 
+def shards(target: Path) -> dict[str, dict[str, Any]]:
+    """Size and SHA-256 of every file of verl's part of a checkpoint."""
+    found = sizes(target)
+    with ThreadPoolExecutor(HASHING) as pool:
+        digests = pool.map(_sha256, [target / name for name in found])
+        return {
+            name: {"bytes": size, "sha256": digest} for (name, size), digest in zip(found.items(), digests, strict=True)
+        }
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def processes(folder: Path) -> int | None:
+    """How many FSDP processes wrote the newest finished checkpoint; None where there is none, or none of FSDP."""
+    for step in reversed(steps(folder)):
+        if _state(folder, step).is_dir():
+            names = (_WORLD.match(p.name) for p in (folder / f"global_step_{step}" / "actor").glob("model_*"))
+            return next((int(m.group(1)) for m in names if m), None)
+    return None
+
+
+def check_processes(folder: Path, now: int) -> None:
+    """Raises UserError where the newest checkpoint's FSDP shards are not for `now` processes."""
+    before = processes(folder)
+    if before not in (None, now):
+        raise UserError(
+            f"{folder}: its shards are of {before} FSDP processes, and {now} would go on; set trainer.nnodes x "
+            f"trainer.n_gpus_per_node to {before}"
+        )
+
+
 def _state(folder: Path, step: int) -> Path:
     """Where the state of a checkpoint is, once it is whole."""
     return folder / f"global_step_{step}" / STATE / f"step_{step}"
@@ -74,7 +113,8 @@ def steps(folder: Path) -> list[int]:
 
 def newest(folder: Path, output: Path, config: RunConfig) -> tuple[Path, dict[str, Any], list[str]] | None:
     """The newest checkpoint that is whole, its state, and a line on each newer one that was refused; None where there
-    is no checkpoint yet. `config` are the settings the run goes on with. UserError where there are some and none is usable."""
+    is no checkpoint yet. `config` are the settings the run goes on with. UserError where there are checkpoints and none
+    is usable."""
     refused: list[str] = []
     for step in reversed(steps(folder)):
         path = folder / f"global_step_{step}"
@@ -100,7 +140,8 @@ def _read(path: Path, step: int, output: Path, config: RunConfig) -> tuple[str, 
     if fault := checkpoint.verify(inner):
         return fault, None
     state = checkpoint.load(inner)
-    if sizes(path) != state.pop("weights"):
+    written = state.pop("weights")
+    if sizes(path) != {name: entry["bytes"] for name, entry in written.items()} or shards(path) != written:
         return "its weights are not the files that were written", None
     if fault := logs_fit(output, state["logs"], config):
         return fault, None

@@ -10,14 +10,15 @@ Sizes, sampling, optimizer and evaluation are taken as verl has them, its defaul
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rollwise.assemble import resolve
-from rollwise.backends.verl.classes import OLD, UNDERSTOOD, UNREAD
+from rollwise.backends.verl.classes import OLD, UNDERSTOOD, UNREAD, check_counts
 from rollwise.backends.verl.table import ACTOR, ROLLOUT, row_of
-from rollwise.config import RunConfig, build, expand_aliases, leaves, merge, nest, read_yaml
+from rollwise.config import RunConfig, build, expand_aliases, leaves, merge, nest, read_yaml, to_tree
 from rollwise.errors import UserError, show
 
 Flat = Mapping[str, Any]
@@ -29,6 +30,7 @@ ESTIMATOR = {
     "reinforce++-baseline": "reinforce_plus_plus_baseline",
     "gae": "gae",
 }
+_DOTTED = re.compile(r"(?<![\w.+/])[a-z_]+(?:\.[a-z_]+)+")  # how a setting of ours stands in a line
 SOURCE = "the command"
 OURS = "+rollwise"
 
@@ -73,10 +75,26 @@ def from_verl(tree: Mapping[str, Any]) -> RunConfig:
     own.pop("resume", None)
     flat = leaves({k: v for k, v in tree.items() if k != "rollwise"})
     _check_unread(flat)
+    check_counts(flat)
     _check_own(own)
     config = resolve([(SOURCE, _understood(flat, own)), (OURS, own)])
     _check_models(flat, config)
     return config
+
+
+def in_a_command(line: str) -> str:
+    """A line of the parts, which name settings of ours, with their names in a command of verl's."""
+    known = leaves(to_tree(RunConfig()))
+
+    def spelled(match: re.Match[str]) -> str:
+        name = match[0]
+        row = row_of(name) if name in known else None
+        if row is not None and row.theirs and not row.own:
+            return row.theirs[0].lstrip("+")
+        return f"{OURS}.{name}" if row is not None or name.startswith("task_args.") else name
+
+    line = line.replace("sampling.overlong_prompts=skip", "data.filter_overlong_prompts=True")
+    return _DOTTED.sub(spelled, line)
 
 
 def _check_unread(flat: Flat) -> None:

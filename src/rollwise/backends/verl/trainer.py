@@ -23,17 +23,19 @@ from rollwise import parts
 from rollwise.assemble import check_data, learner_settings, load_tasks, needs_reference, wired
 from rollwise.backends.verl.learner import VerlCritic, VerlLearner, Workers
 from rollwise.backends.verl.mapping import from_verl
+from rollwise.backends.verl.reading import read
+from rollwise.backends.verl.refused import Refused
 from rollwise.backends.verl.rollouts import RolloutManager, VerlSampler
-from rollwise.backends.verl.store import VerlStore, newest
-from rollwise.config import RunConfig, build, dump_yaml
+from rollwise.backends.verl.store import VerlStore, check_processes, newest
+from rollwise.backends.verl.theirs import in_a_command
+from rollwise.config import RunConfig, build
 from rollwise.console import open_console
 from rollwise.errors import UserError
-from rollwise.folder import check_free, lock
+from rollwise.folder import check_free, lock, write_config
 from rollwise.loop import Loop, Watcher
-from rollwise.policy import Policy, load_reader
+from rollwise.policy import Policy
 from rollwise.records import Request, Rollout, Sampling, StepRecord
-from rollwise.run import allowed_changes, begin, check_none_lost, fitted, go_on
-from rollwise.starters import starter_path
+from rollwise.run import allowed_changes, begin, check_none_lost, go_on
 from rollwise.tasks import Task
 
 MANAGER = "rollwise.backends.verl.rollouts.RolloutManager"
@@ -119,16 +121,18 @@ class RollwiseTrainer(PPOTrainer):  # type: ignore[misc]
 
     def __init__(self, config: DictConfig) -> None:
         tree = OmegaConf.to_container(config, resolve=True)
-        self.run = from_verl(tree)
-        assert self.run.output is not None
-        self.output = Path(self.run.output)
-        (self.output / ERROR).unlink(missing_ok=True)
-        self.launched = "config" in tree["rollwise"]  # by `rollwise train`, which holds the folder and may resume it
-        self.resuming = bool(tree["rollwise"].get("resume")) or (
-            not self.launched and config.trainer.resume_mode != "disable"
-        )
-        if not self.launched and not self.resuming:
-            check_free(self.output)
+        own = tree.get("rollwise") or {}
+        self.launched = "config" in own  # by `rollwise train`, which holds the folder and may resume it
+        with _Told(None):
+            self.run = from_verl(tree)
+            assert self.run.output is not None
+            self.output = Path(self.run.output)
+            self.resuming = bool(own.get("resume")) if self.launched else config.trainer.resume_mode != "disable"
+            if not self.launched:
+                if not self.resuming:
+                    check_free(self.output)
+                elif config.get("model_engine", "dp") == "dp":
+                    check_processes(self.output / "checkpoints", config.trainer.nnodes * config.trainer.n_gpus_per_node)
         self.restored: tuple[Path, dict[str, Any]] | None = None
         with open_dict(config):
             config.trainer.v1.trainer_mode = "sync"  # any other name is an asynchronous one to verl
@@ -144,23 +148,12 @@ class RollwiseTrainer(PPOTrainer):  # type: ignore[misc]
         with self._told():
             self.tasks: dict[str, Task] = load_tasks(self.run, print)
             check_data(self.run, self.tasks)
-            self.reader = self._reader()
-            self.tasks = fitted(self.run, self.reader, self.tasks, print)
+            self.reader, self.tasks = read(self.run, self.tasks, print)
         learner, steps = self.run.learner, self.run.budget.steps
         updates = learner.schedule_updates or (steps or 1) * learner.updates_per_batch * learner.epochs
         with open_dict(self.config):
             self.config.actor_rollout_ref.actor.optim.total_training_steps = updates
             self.config.critic.optim.total_training_steps = updates
-
-    def _reader(self) -> Policy:
-        run = self.run
-        name = str(starter_path(run.task)) if run.model == "starter" else run.model
-        return load_reader(
-            name,
-            min_pixels=run.images.min_pixels,
-            max_pixels=run.images.max_pixels,
-            cache_bytes=run.images.cache_mb * 2**20,
-        )
 
     def _load_checkpoint(self) -> None:
         """The newest checkpoint that is whole, where the run goes on; its weights now, its state when the loop is
@@ -201,12 +194,11 @@ class RollwiseTrainer(PPOTrainer):  # type: ignore[misc]
             self.output.mkdir(parents=True, exist_ok=True)
             with lock(self.output):
                 (self.output / STOP).unlink(missing_ok=True)  # a launcher has done so before verl began
-                if self.restored is None:
-                    (self.output / "config.yaml").write_text(dump_yaml(self.run), encoding="utf-8")
                 self._go(display)
 
     def _go(self, display: Shown) -> None:
         if self.restored is None:
+            write_config(self.run, self.output)
             begin(self.run, self.output, self.tasks, self.store, self._make, display)
             return
         path, state = self.restored
@@ -242,7 +234,7 @@ class RollwiseTrainer(PPOTrainer):  # type: ignore[misc]
         return VerlCritic(workers, self.run.critic.clip_value)
 
     def _told(self) -> _Told:
-        return _Told(self.output)
+        return _Told(self.output if self.launched else None)
 
     def on_step_end(self) -> None:
         raise AssertionError("verl's own steps are not taken")
@@ -252,17 +244,20 @@ class RollwiseTrainer(PPOTrainer):  # type: ignore[misc]
 
 
 class _Told:
-    """Writes a user's error where the command that started the run finds it."""
+    """Sends a user's error to the command that started the run: for `rollwise train`, to the folder of the run; else
+    with the exception itself, its settings spelled as that command does."""
 
-    def __init__(self, output: Path) -> None:
+    def __init__(self, output: Path | None) -> None:
         self.output = output
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, UserError):
-            self.output.mkdir(parents=True, exist_ok=True)
-            (self.output / ERROR).write_text(f"{error}\n", encoding="utf-8")
+        if not isinstance(error, UserError):
+            return
+        if self.output is None:
+            raise Refused(in_a_command(str(error))) from error
+        (self.output / ERROR).write_text(f"{error}\n", encoding="utf-8")
 
 
 def extra_inputs(reader: Policy, rollout: Rollout) -> dict[str, Any]:
