@@ -172,6 +172,104 @@ def test_data_that_teaches_nothing_ends_with_its_reason(tmp_path: Path) -> None:
     assert of(found, "step")[0]["ledger"]["generated"]["rollouts"] == 3 * 4 * 4
 
 
+REWARD = """
+def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+    assert data_source == "digits"
+    return sum(a == b for a, b in zip(solution_str, ground_truth)) / len(ground_truth)
+"""
+
+
+def own_command(folder: Path, **settings: Any) -> subprocess.CompletedProcess[str]:
+    """A command of verl's on data and a reward function in verl's form, the bundled model and a CPU."""
+    from rollwise.backends.verl import cpu
+    from rollwise.starters import starter_path
+
+    for name, first, count in (("train", 1, 64), ("val", 65, 8)):
+        numbers = [str(i * 7919 % 100_003) for i in range(first, first + count)]
+        rows = [
+            {
+                "data_source": "digits",
+                "prompt": [{"role": "user", "content": f"{number}="}],
+                "reward_model": {"style": "rule", "ground_truth": "".join(sorted(number))},
+            }
+            for number in numbers
+        ]
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "reward.py").write_text(REWARD)
+    given = {
+        "algorithm.adv_estimator": "grpo",
+        "data.train_files": folder / "train.jsonl",
+        "data.val_files": folder / "val.jsonl",
+        "data.train_batch_size": 8,
+        "data.max_prompt_length": 24,
+        "data.max_response_length": 22,
+        "reward.custom_reward_function.path": folder / "reward.py",
+        "actor_rollout_ref.model.path": starter_path("sort_digits"),
+        "actor_rollout_ref.actor.strategy": "fsdp2",
+        "actor_rollout_ref.actor.optim.lr": 2e-4,
+        "actor_rollout_ref.actor.ppo_mini_batch_size": 8,
+        "actor_rollout_ref.actor.use_dynamic_bsz": True,
+        "actor_rollout_ref.actor.ppo_max_token_len_per_gpu": 4096,
+        "actor_rollout_ref.rollout.dtype": "float32",
+        "actor_rollout_ref.rollout.n": 8,
+        "trainer.logger": "[console]",
+        "trainer.total_training_steps": 4,
+        "trainer.test_freq": -1,
+        "trainer.save_freq": 2,
+        "trainer.default_local_dir": folder / "run",
+        # what a CPU needs
+        "actor_rollout_ref.rollout.name": "rollwise_cpu",
+        "actor_rollout_ref.rollout.tensor_model_parallel_size": 1,
+        "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz": True,
+        "actor_rollout_ref.rollout.agent.num_workers": 1,
+        "actor_rollout_ref.model.use_remove_padding": False,
+        "+actor_rollout_ref.model.override_config.attn_implementation": "sdpa",
+        "actor_rollout_ref.actor.use_torch_compile": False,
+        "actor_rollout_ref.actor.fsdp_config.use_torch_compile": False,
+        "reward.num_workers": 1,
+        "ray_kwargs.ray_init.num_cpus": 16,
+        "+ray_kwargs.ray_init.num_gpus": 1,
+        "+ray_kwargs.ray_init.include_dashboard": False,
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
+        "trainer.device": "cpu",
+        "trainer.nnodes": 1,
+        "trainer.n_gpus_per_node": 1,
+        # ours
+        "trainer.v1.trainer_mode": "rollwise",
+        "+rollwise.method": "popo",
+        "+rollwise.task_args.verifier": "exact",
+        "hydra.run.dir": folder / "hydra",
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "verl.trainer.main_ppo", *(f"{k}={v}" for k, v in {**given, **settings}.items())],
+        env={**os.environ, **cpu.environment()}, capture_output=True, text=True, timeout=900,
+    )  # fmt: skip
+
+
+def test_a_command_of_a_verl_user_trains_and_goes_on(tmp_path: Path) -> None:
+    """With a reward function of his; then again with more steps, from its checkpoint."""
+    ran = own_command(tmp_path)
+    assert ran.returncode == 0, f"{ran.stdout[-3000:]}\n{ran.stderr[-3000:]}"
+    found = events(tmp_path / "run")
+    steps = of(found, "step")
+    assert [e["step"] for e in steps] == [1, 2, 3, 4] and of(found, "stop")[0]["reason"] == "budget.steps"
+    assert steps[0]["ledger"]["generated"]["rollouts"] == 64 and steps[-1]["updates"] > 0
+    assert all(e["metrics"]["grad_norm"] > 0 for e in steps)
+    assert 0 < steps[0]["metrics"]["accuracy"] < steps[0]["metrics"]["reward"] < 1, "the function's, a digit at a time"
+    assert steps[-1]["metrics"]["replay/rollouts"] > 0
+    ran = own_command(tmp_path, **{"trainer.total_training_steps": 5})
+    assert ran.returncode == 0, f"{ran.stdout[-3000:]}\n{ran.stderr[-3000:]}"
+    assert [e["step"] for e in of(events(tmp_path / "run"), "step")] == [1, 2, 3, 4, 5]
+
+
+def test_a_command_of_a_verl_user_that_cannot_run_ends_with_a_line(tmp_path: Path) -> None:
+    ran = own_command(tmp_path, **{"data.max_prompt_length": 4})
+    assert ran.returncode == 1 and not (tmp_path / "run").exists()
+    last = ran.stderr.splitlines()[-1]
+    assert last.startswith("rollwise: error: data: ") and "are too long, the longest is" in last
+    assert "data.max_prompt_length allows 1 to 4" in last and "data.filter_overlong_prompts=True" in last
+
+
 def plain(folder: Path) -> Path:
     """The bundled model as a folder that names no task."""
     from rollwise.starters import starter_path
