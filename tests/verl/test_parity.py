@@ -13,7 +13,7 @@ import torch
 from rollwise.config import LearnerConfig, ObjectiveConfig
 from rollwise.learner.learner import Learner
 from rollwise.policy import Policy, load_policy
-from rollwise.records import LOGP, Batch, Credit, Request, Role, Rollout, Row, Sampling, Verdict, VerdictKind
+from rollwise.records import IDS, LOGP, Batch, Credit, Request, Role, Rollout, Row, Sampling, Verdict, VerdictKind
 from rollwise.sampling.torch_sampler import TorchSampler
 from rollwise.starters import starter_path
 from rollwise.tasks import make_task
@@ -158,6 +158,24 @@ def test_a_kl_term_needs_the_reference_workers_and_is_the_same(rows: tuple[Row, 
     here, there = _compare(rows, ObjectiveConfig(kl_coef=0.1))
     assert there["kl"] == pytest.approx(here["kl"], rel=1e-4)
     assert there["loss"] == pytest.approx(here["loss"], rel=1e-4)
+
+
+def test_completions_of_no_tokens_count_as_on_the_local_engine(rows: tuple[Row, ...]) -> None:
+    """They are not sent to workers, and stay in the reduction where that is over rows."""
+    nothing: Any = {"completion_ids": np.empty(0, dtype=IDS), "logprobs": np.empty(0, dtype=LOGP), "birth_logprobs": None}
+    mixed = tuple(
+        dataclasses.replace(r, rollout=dataclasses.replace(r.rollout, birth_step=STEP, **nothing), age=0)
+        if i % 3 == 0
+        else r
+        for i, r in enumerate(rows)
+    )
+    for reduction in ("token", "sequence"):
+        here, there = _compare(mixed, ObjectiveConfig(kind="decoupled", reduction=reduction))
+        for key in here:
+            assert there[key] == pytest.approx(here[key], abs=1e-4, rel=1e-4), key
+    nobody = tuple(dataclasses.replace(r, rollout=dataclasses.replace(r.rollout, **nothing), age=0) for r in rows)
+    learner, _ = _verl(ObjectiveConfig())
+    assert learner.update(Batch(rows=nobody, step=STEP)).idle and learner.updates == 0
 
 
 def test_the_loss_does_not_depend_on_how_rows_are_split_into_passes(rows: tuple[Row, ...]) -> None:
