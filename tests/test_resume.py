@@ -236,7 +236,7 @@ def test_logs_shorter_than_their_checkpoint_send_it_back_to_an_older_one(train: 
 def test_rollouts_that_are_gone_are_no_reason_to_stop(train: Train) -> None:
     done = train("popo", {"budget.steps": 3, "checkpoint.every": 1, "checkpoint.keep": 1, "log.rollouts": True})
     (done.folder / "rollouts.jsonl").unlink()
-    with pytest.raises(UserError, match="shorter than it was then; log.rollouts=false goes on without it"):
+    with pytest.raises(UserError, match=r"shorter than it was then; log\.rollouts=false goes on without it"):
         again(done.folder, budget__steps=4)
     assert again(done.folder, budget__steps=4, log__rollouts=False).stop["step"] == 4
     assert not (done.folder / "rollouts.jsonl").exists()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from rollwise.config import build, expand_aliases, merge, parse_override, read_y
 from rollwise.console import Console
 from rollwise.errors import UserError
 from rollwise.records import Prompt, Verdict, VerdictKind
+from rollwise.verify import reward_value
 from rollwise.verify import user as user_module
 from rollwise.verify.reward_value import NoScore, value_of, values_of
 from rollwise.verify.scoring import Completion, infra_error
@@ -357,6 +360,115 @@ def test_a_slow_batch_is_told_of_once(tmp_path: Path, monkeypatch: pytest.Monkey
     for _ in range(2):
         rewards.verdicts([said("1")], [WRONG])
     assert len(notes) == 1 and "for 1 completions; nothing limits it" in notes[0]
+
+
+HANGS = {
+    "a sleep": "time.sleep(60)",
+    "a loop": "while True: pass",
+    "a pattern": "re.match('(a|aa)+$', 'a' * 60 + 'b')",
+    "a lock": "threading.Event().wait()",
+    "a process": "subprocess.run(['sleep', '60'])",
+    "a socket": "socket.create_server(('127.0.0.1', 0)).accept()",
+    "one that tries again": """
+            for _ in range(3):
+                try: time.sleep(60)
+                except Exception: pass""",
+    "one that catches all once": """
+            try: time.sleep(60)
+            except BaseException: time.sleep(60)""",
+}
+IMPORTS = "import asyncio, re, socket, subprocess, threading, time\n"
+TIMED = {
+    "one": """
+def f(completion: str):
+    if completion == 'odd':
+        {}
+    return 1.0
+""",
+    "all": """
+def f(completions):
+    for (c,) in completions:
+        if c["content"] == 'odd':
+            {}
+    return [1.0] * len(completions)
+""",
+    "all, one after another": """
+def f(completions):
+    for (c,) in completions:
+        if c["content"] == 'odd':
+            {}
+        yield 1.0
+""",
+}
+ASYNCHRONOUS = """
+async def f(completion: str):
+    if completion == 'odd':
+        {}
+    return 1.0
+"""
+
+
+def timed(folder: Path, text: str, seconds: float | None = 0.2) -> UserRewards:
+    return UserRewards({written(folder, IMPORTS + text): 1.0}, seconds=seconds)
+
+
+@pytest.mark.parametrize("shape", TIMED)
+@pytest.mark.parametrize("hang", HANGS)
+def test_a_function_that_hangs_is_ended_and_its_completion_not_judged(tmp_path: Path, shape: str, hang: str) -> None:
+    rewards = timed(tmp_path, TIMED[shape].replace("{}", HANGS[hang]))
+    first, odd, last = rewards.verdicts([said("12"), said("odd"), said("12")], [WRONG] * 3)
+    assert odd.kind is VerdictKind.infra_error
+    assert odd.detail == "f: OverTime: took more than the 0.2 s of reward.seconds"
+    judged = VerdictKind.infra_error if shape.startswith("all") else VerdictKind.wrong
+    assert (first.kind, last.kind) == (judged, judged)
+    assert [v.score for v in rewards.verdicts([said("12")] * 2, [WRONG] * 2)] == [1.0, 1.0]
+
+
+def test_a_coroutine_that_hangs_is_ended(tmp_path: Path) -> None:
+    rewards = timed(tmp_path, ASYNCHRONOUS.replace("{}", "await asyncio.sleep(60)"))
+    first, odd, last = rewards.verdicts([said("12"), said("odd"), said("12")], [WRONG] * 3)
+    assert odd.detail == "f: OverTime: took more than the 0.2 s of reward.seconds"
+    assert (first.score, last.score) == (1.0, 1.0)
+
+
+def test_a_function_that_hangs_is_ended_in_any_thread(tmp_path: Path) -> None:
+    rewards = timed(tmp_path, TIMED["one"].replace("{}", HANGS["a sleep"]))
+    got: list[Verdict] = []
+    thread = threading.Thread(target=lambda: got.extend(rewards.verdicts([said("odd"), said("12")], [WRONG] * 2)))
+    thread.start()
+    thread.join()
+    assert [v.kind for v in got] == [VerdictKind.infra_error, VerdictKind.wrong]
+
+
+def test_a_function_that_always_hangs_is_not_called_for_ever(tmp_path: Path) -> None:
+    rewards = timed(tmp_path, TIMED["one"].replace("{}", HANGS["a sleep"]))
+    details = [v.detail for v in rewards.verdicts([said("odd")] * 6, [WRONG] * 6)]
+    assert details[:3] == ["f: OverTime: took more than the 0.2 s of reward.seconds"] * 3
+    assert details[3:] == ["f: OverTime: not called: 3 before it took more than reward.seconds"] * 3
+
+
+def test_a_coroutine_that_blocks_its_loop_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reward_value, "GRACE", 0.1)
+    rewards = timed(tmp_path, ASYNCHRONOUS.replace("{}", "time.sleep(3)"))
+    got = rewards.verdicts([said("odd"), said("12")], [WRONG] * 2)
+    assert {v.detail for v in got} == {"f: OverTime: blocked the event loop past reward.seconds"}
+    assert rewards.verdicts([said("12")], [WRONG])[0].score == 1.0
+
+
+def test_signals_of_the_users_own_and_errors_pass_the_limit(tmp_path: Path) -> None:
+    """A function may use an alarm, as some checkers do, and the handlers are those of before."""
+    text = (
+        "import signal\n"
+        "def raising(*_): raise ValueError('alarm')\n"
+        "def f(completion: str):\n"
+        "    signal.signal(signal.SIGALRM, raising)\n"
+        "    signal.setitimer(signal.ITIMER_REAL, 0.05)\n"
+        "    time.sleep(10)\n"
+    )
+    before = [signal.getsignal(s) for s in (signal.SIGURG, signal.SIGINT)]
+    verdict = timed(tmp_path, text, 5.0).verdicts([said("12")], [WRONG])[0]
+    assert verdict.detail == "f: ValueError: alarm"
+    assert before == [signal.getsignal(s) for s in (signal.SIGURG, signal.SIGINT)]
 
 
 def test_files_beside_it_can_be_imported_and_what_it_prints_is_not_output(

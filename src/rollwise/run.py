@@ -43,7 +43,7 @@ from rollwise.tasks import PromptSource, Task, anchored
 from rollwise.tasks.rewarded import Rewarded, user_rewards
 
 # Settings that may differ between a run and its continuation: none changes what a step does.
-MAY_CHANGE = ("budget.", "checkpoint.", "log.", "eval.seconds", "verl")
+MAY_CHANGE = ("budget.", "checkpoint.", "log.", "eval.seconds", "reward.seconds", "verl")
 
 # What may begin anew when a run goes on, and the settings that may change with it.
 ANEW = {
@@ -229,7 +229,9 @@ def resume(
             display.note(f"{output} has no checkpoint yet: it begins again")
             tasks, policy = _load(config, display)
             return _from_the_beginning(config, output, tasks, policy, display)
-        path, notes = checkpoint.newest(output / "checkpoints", lambda p: logs_fit(output, checkpoint.load(p)["logs"], config))
+        path, notes = checkpoint.newest(
+            output / "checkpoints", lambda p: logs_fit(output, checkpoint.load(p)["logs"], config)
+        )
         for note in notes:
             display.note(note)
         with _fitting(path):

@@ -157,7 +157,7 @@ RULES = (
     ),
     Rule(("critic.lr", "critic.clip_value"), lambda c: c.critic.kind != "none", "method=ppo", ("critic.kind",)),
     Rule(
-        ("reward.correct_at",),
+        ("reward.correct_at", "reward.seconds"),
         lambda c: bool(c.reward.function or c.reward.functions),
         "reward.function",
         ("reward.function",),

@@ -247,6 +247,12 @@ class RewardConfig:
         None, "file.py:function of yours that gives the score; `reward: file.py:function` is short for it"
     )
     functions: dict[str, float] = key({}, "several of them with their weights")  # noqa: RUF009
+    seconds: float | None = key(
+        600.0,
+        "seconds a call of a function may take (those of all completions at once: for all); it is ended then, and what "
+        "it was to score has no verdict; null: no limit",
+        gt=0,
+    )
     correct_at: float = key(1.0, "where the data has no gold: the score from which an answer counts as correct")
     overlong_buffer: int | None = key(
         None, "tokens before max_completion_length over which a penalty grows linearly to overlong_factor", gt=0

@@ -57,7 +57,7 @@ def with_rewards(
 def rewards_of(config: RewardConfig, note: Callable[[str], None] | None = None) -> UserRewards | None:
     """The functions that the config names, if it names any."""
     functions = {config.function: 1.0} if config.function else config.functions
-    return UserRewards(functions, config.correct_at, note) if functions else None
+    return UserRewards(functions, config.correct_at, note, seconds=config.seconds) if functions else None
 
 
 def check_judged(name: str, verifiers: Iterable[str]) -> None:

@@ -16,6 +16,7 @@ import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from rollwise.errors import UserError, show
@@ -23,12 +24,16 @@ from rollwise.records import Prompt
 from rollwise.verify.reward_file import Function
 from rollwise.verify.reward_value import Value, awaited, value_of, values_of
 from rollwise.verify.scoring import Completion
+from rollwise.verify.time_limit import OverTime, limited
 
 KNOWN = (
     "a reward function takes `completions` (as in TRL), `solution_str` and `ground_truth` (verl), "
     "`completion` and `answer` (verifiers; ours with `completion: str`)"
 )
 GOLD = ("answer", "ground_truth", "solution")  # columns that hold the gold where a row has none of that name
+LIMIT = "reward.seconds"
+TIRED = 3  # calls of a batch that may run into the limit
+NOT_CALLED = OverTime(f"not called: {TIRED} before it took more than {LIMIT}")
 BATCH = ("prompts", "completions", "completion_ids")
 
 
@@ -43,17 +48,33 @@ class Scorer:
     takes_all: bool  # has **kwargs
     arguments: Callable[[Completion], dict[str, Any]] | None = field(repr=False)  # None: all completions at once
 
-    def __call__(self, completions: Sequence[Completion]) -> list[Value]:
-        """A score for each, or why there is none. Raises nothing that the function raises, but for an interrupt."""
+    def __call__(self, completions: Sequence[Completion], seconds: float | None) -> list[Value]:
+        """A score for each, or why there is none. Raises nothing that the function raises, but for an interrupt. A call
+        may take `seconds`; after `TIRED` that took longer none is begun."""
         if self.arguments is None:
-            (given,) = awaited([self._call(columns(completions))]) if completions else ([],)
-            return values_of(given, len(completions))
-        return [value_of(v) for v in awaited([self._call(copy.deepcopy(self.arguments(c))) for c in completions])]
+            return self._all(completions, seconds) if completions else []
+        given: list[Any] = []
+        slow = 0
+        for c in completions:
+            offered = copy.deepcopy(self.arguments(c))
+            given.append(NOT_CALLED if slow >= TIRED else self._call(offered, seconds))
+            slow += type(given[-1]) is OverTime  # what it says of itself is the user's
+        return [value_of(v) for v in awaited(given, seconds)]
 
-    def _call(self, offered: Mapping[str, Any]) -> Any:
+    def _all(self, completions: Sequence[Completion], seconds: float | None) -> list[Value]:
+        def read() -> list[Value]:  # a generator has its work still before it
+            return values_of(given, len(completions))
+
+        (given,) = awaited([self._call(columns(completions), seconds)], seconds)
+        try:
+            return limited(read, seconds, LIMIT)
+        except OverTime as error:
+            return values_of(error, len(completions))
+
+    def _call(self, offered: Mapping[str, Any], seconds: float | None) -> Any:
         given = offered if self.takes_all else {k: v for k, v in offered.items() if k in self.names}
         try:
-            return self.function.call(**given)
+            return limited(partial(self.function.call, **given), seconds, LIMIT)
         except KeyboardInterrupt:
             raise
         except BaseException as error:

@@ -14,8 +14,10 @@ from typing import Any
 
 from rollwise.errors import show
 from rollwise.records import Verdict, VerdictKind
+from rollwise.verify.time_limit import OverTime
 
 CONCURRENT = 64  # asynchronous calls under way at a time
+GRACE = 5.0  # seconds in which an event loop ends what is over its time
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,39 +115,48 @@ def _listed(given: Any, count: int) -> list[Any] | NoScore:
     return listed if len(listed) == count else NoScore(f"{len(listed)} scores for {count} completions")
 
 
-def awaited(results: Sequence[Any]) -> list[Any]:
-    """The results with the awaitable ones waited for, side by side; what one raises stands in its place.
+def awaited(results: Sequence[Any], seconds: float | None) -> list[Any]:
+    """The results with the awaitable ones waited for, side by side; what one raises stands in its place. Each may take
+    `seconds` (None: no limit).
 
     They run in one event loop for the life of the process, in a thread of its own: it works wherever it is called from,
-    and a client that a function keeps between calls is never left with a closed loop.
+    and a client that a function keeps between calls is never left with a closed loop. Where one blocks that loop past
+    all limits, it is left behind, and the next call gets another.
     """
     waiting = [
         i for i, r in enumerate(results) if issubclass(type(r), Awaitable)
     ]  # what `r` says of itself is the user's
     out = list(results)
     if waiting:
-        future = asyncio.run_coroutine_threadsafe(_all([results[i] for i in waiting]), _loop())
+        future = asyncio.run_coroutine_threadsafe(_all([results[i] for i in waiting], seconds), _loop())
+        turns = math.ceil(len(waiting) / CONCURRENT)
         try:
-            done = future.result()
+            done = future.result(None if seconds is None else seconds * turns + GRACE)
         except KeyboardInterrupt:  # of this thread's: the user's own
             future.cancel()
             raise
-        except BaseException as error:  # a function that cancels all there is
-            done = [error] * len(waiting)
+        except BaseException as error:  # a function that cancels all there is, or blocks the loop
+            blocked = not future.done()
+            if blocked:
+                future.cancel()
+                _loop.cache_clear()
+            done = [OverTime("blocked the event loop past reward.seconds") if blocked else error] * len(waiting)
         for i, result in zip(waiting, done, strict=True):
             out[i] = result
     return out
 
 
-async def _all(things: Sequence[Awaitable[Any]]) -> list[Any]:
+async def _all(things: Sequence[Awaitable[Any]], seconds: float | None) -> list[Any]:
     gate = asyncio.Semaphore(CONCURRENT)
 
     async def one(thing: Awaitable[Any]) -> Any:
         async with gate:
             try:
-                return await thing
+                async with asyncio.timeout(seconds) as limit:
+                    return await thing
             except BaseException as error:  # an interrupt too: it is not the user's, who interrupts the main thread
-                return error
+                over = isinstance(error, TimeoutError) and limit.expired()
+                return OverTime(f"took more than the {seconds:g} s of reward.seconds") if over else error
 
     return await asyncio.gather(*(one(t) for t in things), return_exceptions=True)
 

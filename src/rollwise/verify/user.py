@@ -6,7 +6,8 @@
 - A function that raises, returns None, NaN, an infinity or no number leaves that completion without a verdict
   (`infra_error`): it is counted, and takes no part in its group.
 
-No time limit can be put on code in this process; a batch that takes long is told of once.
+A call has a time limit (`time_limit` says what it can end): one that takes longer leaves its completions without a
+verdict. A batch that takes long is told of once.
 """
 
 from __future__ import annotations
@@ -33,13 +34,18 @@ class UserRewards:
     """Functions by `file.py:function` with their weights. Raises UserError for any that cannot be used."""
 
     def __init__(
-        self, functions: Mapping[str, float], correct_at: float = 1.0, note: Callable[[str], None] | None = None
+        self,
+        functions: Mapping[str, float],
+        correct_at: float = 1.0,
+        note: Callable[[str], None] | None = None,
+        *,
+        seconds: float | None = None,
     ) -> None:
         self.scorers: list[tuple[Scorer, float]] = [(scorer(load_function(f)), w) for f, w in functions.items()]
         names = [s.function.name for s, _ in self.scorers]
         if len(set(names)) < len(names):
             raise UserError(f"reward.functions: two are called '{max(names, key=names.count)}'; give them two names")
-        self.correct_at = correct_at
+        self.correct_at, self.seconds = correct_at, seconds
         self.note = note or (lambda text: print(f"note: {text}", file=sys.stderr))
         self._told = False
         self._seen: dict[str, list[float]] = {}
@@ -58,11 +64,12 @@ class UserRewards:
         """`own`, the task's verdicts, with the scores of the functions."""
         clock = time.monotonic()
         with redirect_stdout(sys.stderr):
-            columns = [(s.function.name, w, s(completions)) for s, w in self.scorers]
+            columns = [(s.function.name, w, s(completions, self.seconds)) for s, w in self.scorers]
         took = time.monotonic() - clock
         if took > SLOW and not self._told:
             self._told = True
-            self.note(f"the reward function took {took:.0f} s for {len(completions)} completions; nothing limits it")
+            limit = "nothing limits it" if self.seconds is None else f"reward.seconds={self.seconds:g} limits a call"
+            self.note(f"the reward function took {took:.0f} s for {len(completions)} completions; {limit}")
         for name, _, values in columns:
             self._seen.setdefault(name, []).extend(_number(v) for v in values if not _missing(v))
         return [self._one(verdict, [(n, w, v[i]) for n, w, v in columns]) for i, verdict in enumerate(own)]
