@@ -131,6 +131,7 @@ def test_a_run_that_is_stopped_goes_on_with_its_buffer(tmp_path: Path) -> None:
         capture_output=True, text=True, timeout=900,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr[-3000:] + tail(output)
+    assert f"steps: {at + 3}\n" in (output / "config.yaml").read_text() and not (output / ".resume.yaml").exists()
     assert f"global_step_{at} refused: its weights are not the files that were written" in tail(output) + ran.stderr
     steps = of(events(output), "step")
     assert [e["step"] for e in steps] == list(range(1, at + 4)), "no step is missing and none is there twice"

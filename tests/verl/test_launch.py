@@ -155,6 +155,30 @@ def test_shards_of_another_number_of_processes_are_refused_before_anything_start
     assert main(["resume", str(run), "--set=verl.trainer.n_gpus_per_node=1", "--set=verl.trainer.nnodes=2"]) == 0
 
 
+def test_a_command_of_a_verl_user_does_not_go_on_with_shards_of_others(tmp_path: Path) -> None:
+    pytest.importorskip("verl", reason="verl is not installed here; `make test-verl` runs this")
+    from rollwise.backends.verl.compose import composed
+    from rollwise.backends.verl.trainer import RollwiseTrainer
+
+    shards(tmp_path / "run", 2, 4)
+    given = {
+        "data.train_files": "train.jsonl",
+        "data.val_files": "val.jsonl",
+        "trainer.default_local_dir": str(tmp_path / "run"),
+        "trainer.total_training_steps": 3,
+        "trainer.n_gpus_per_node": 2,
+        "actor_rollout_ref.model.path": "org/model",
+        "actor_rollout_ref.rollout.name": "vllm",
+        "actor_rollout_ref.rollout.n": 4,
+        "algorithm.adv_estimator": "grpo",
+        "+rollwise.method": "popo",
+    }
+    with pytest.raises(Refused, match="its shards are of 4 FSDP processes, and 2 would go on"):
+        RollwiseTrainer(composed(arguments(given)))
+    with pytest.raises(Refused, match="did you mean 'popo'"):
+        RollwiseTrainer(composed(arguments({**given, "+rollwise.method": "pop"})))
+
+
 def test_what_the_trainer_refuses_on_a_resume_leaves_the_settings(
     verl: Callable[[str], None], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -424,6 +424,16 @@ def test_a_setting_that_verl_does_not_know_is_one_line() -> None:
         assert "\n" not in str(error.value)
 
 
+def test_the_critic_of_a_whole_command() -> None:
+    """verl's own default is an estimator that loads one."""
+    given = ("data.train_files=a.parquet", "data.val_files=v.parquet", "actor_rollout_ref.rollout.n=8")
+    rest = ("trainer.total_training_steps=9", "critic.optim.lr=3e-5")
+    with pytest.raises(UserError, match="verl loads a critic, and popo has none; set it to grpo"):
+        from_verl(verls(*given, *rest, "+rollwise.method=popo"))
+    config = from_verl(verls(*given, *rest, "+rollwise.method=ppo"))
+    assert (config.critic.kind, config.critic.lr) == ("model", 3e-5)
+
+
 def test_a_whole_command_of_a_verl_user() -> None:
     tree = verls(
         "data.train_files=[a.parquet,b.parquet]",

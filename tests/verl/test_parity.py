@@ -162,7 +162,11 @@ def test_a_kl_term_needs_the_reference_workers_and_is_the_same(rows: tuple[Row, 
 
 def test_completions_of_no_tokens_count_as_on_the_local_engine(rows: tuple[Row, ...]) -> None:
     """They are not sent to workers, and stay in the reduction where that is over rows."""
-    nothing: Any = {"completion_ids": np.empty(0, dtype=IDS), "logprobs": np.empty(0, dtype=LOGP), "birth_logprobs": None}
+    nothing: Any = {
+        "completion_ids": np.empty(0, dtype=IDS),
+        "logprobs": np.empty(0, dtype=LOGP),
+        "birth_logprobs": None,
+    }
     mixed = tuple(
         dataclasses.replace(r, rollout=dataclasses.replace(r.rollout, birth_step=STEP, **nothing), age=0)
         if i % 3 == 0

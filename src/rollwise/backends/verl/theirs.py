@@ -77,7 +77,11 @@ def from_verl(tree: Mapping[str, Any]) -> RunConfig:
     _check_unread(flat)
     check_counts(flat)
     _check_own(own)
-    config = resolve([(SOURCE, _understood(flat, own)), (OURS, own)])
+    theirs = _understood(flat, own)
+    config = resolve([(SOURCE, theirs), (OURS, own)])
+    if config.critic.kind != "none":  # which the method decides; verl's is a model of its own
+        critic = {"kind": "model", "lr": flat.get("critic.optim.lr", config.critic.lr)}
+        config = resolve([(SOURCE, merge(theirs, {"critic": critic})), (OURS, own)])
     _check_models(flat, config)
     return config
 
@@ -180,8 +184,6 @@ def _loss(flat: Flat) -> dict[str, Any]:
         out["advantage.kl_in_reward"] = flat["algorithm.kl_ctrl.kl_coef"]
     if flat.get("algorithm.norm_adv_by_std_in_grpo") is False:
         out["advantage.scale"] = "none"
-    if flat.get("algorithm.adv_estimator") == "gae" or flat.get("critic.enable"):
-        out["critic.lr"] = flat.get("critic.optim.lr")
     batch, mini = flat["data.train_batch_size"], flat.get(f"{ACTOR}.ppo_mini_batch_size") or 256
     if batch > mini and batch % mini:
         raise UserError(f"{ACTOR}.ppo_mini_batch_size is {mini}; it must divide data.train_batch_size ({batch})")
@@ -245,8 +247,6 @@ def _check_models(flat: Flat, config: RunConfig) -> None:
     if wanted != there:
         verl, does = ("loads a", "has none; set it to grpo") if there else ("loads no", "needs one; set it to gae")
         raise UserError(f"algorithm.adv_estimator is {show(estimator)}: verl {verl} critic, and {method} {does}")
-    if wanted and config.critic.kind == "head":
-        raise UserError("critic.kind is head; verl's critic is a model of its own, set +rollwise.critic.kind=model")
     allowed = {"grpo", ESTIMATOR[config.advantage.kind]} if not wanted else {"gae"}
     if estimator not in allowed:
         raise UserError(
