@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,8 +17,10 @@ from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
+from safetensors.numpy import load_file, save_file
 
 from rollwise.backends.verl import launch, versions
 from rollwise.backends.verl.overrides import arguments
@@ -25,6 +28,7 @@ from rollwise.backends.verl.refused import Refused
 from rollwise.cli.main import main
 from rollwise.errors import UserError
 from rollwise.folder import lock
+from rollwise.starters import starter_path
 
 SMALL = ["--set", "budget.steps=1", "--set", "prompts_per_step=2", "--set", "log.report=false", "--backend", "verl"]
 STOP: dict[str, Any] = {"event": "stop", "reason": "budget", "detail": "budget.steps", "step": 1, "ledger": {}}
@@ -202,6 +206,21 @@ def test_prompts_that_are_too_long_are_found_before_the_folder_is_made(
     assert "prompts looked at are too long, the longest is" in there and not (tmp_path / "run").exists()
     assert main(["train", *SMALL, *run, "--backend", "local"]) == 2
     assert capfd.readouterr().err.splitlines()[-1] == there
+
+
+def test_weights_that_are_not_finite_are_found_before_the_folder_is_made(
+    verl: Callable[[str], None], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    verl("raise SystemExit('it was started')")
+    model = tmp_path / "model"
+    shutil.copytree(starter_path("sort_digits"), model)
+    weights = load_file(model / "model.safetensors")
+    name = sorted(weights)[0]
+    weights[name][:] = np.nan
+    save_file(weights, model / "model.safetensors", metadata={"format": "pt"})
+    assert main(["train", *SMALL, "--output", str(tmp_path / "run"), "--set", f"model={model}"]) == 2
+    said = capfd.readouterr().err.splitlines()[-1]
+    assert f"holds weights that are not finite ({name}" in said and not (tmp_path / "run").exists()
 
 
 def test_a_refusal_ends_the_command_it_reaches_with_its_line() -> None:

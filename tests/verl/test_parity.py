@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from rollwise.config import LearnerConfig, ObjectiveConfig
+from rollwise.config import LearnerConfig, ObjectiveConfig, RunConfig
+from rollwise.errors import UserError
 from rollwise.learner.learner import Learner
 from rollwise.policy import Policy, load_policy
 from rollwise.records import IDS, LOGP, Batch, Credit, Request, Role, Rollout, Row, Sampling, Verdict, VerdictKind
@@ -320,3 +321,16 @@ def test_a_critic_whose_updates_are_left_out_ends_the_run(rows: tuple[Row, ...])
     critic.workers = workers
     metrics, fault = critic.update(valued, [everything])
     assert not fault and metrics["value/loss"] == 2.0 and critic.skipped_in_a_row == 0
+
+
+def test_a_model_without_log_probs_is_refused() -> None:
+    from rollwise.backends.verl.trainer import check_weights
+
+    run = RunConfig(method="popo", model="org/model")
+    prompt = make_task("sort_digits", {}, starter=True).train[0]
+    learner, group = _verl(ObjectiveConfig())
+    check_weights(learner, load_policy(PATH), prompt, run)
+    with torch.no_grad():
+        next(group.one.engine.module.parameters()).fill_(float("nan"))
+    with pytest.raises(UserError, match="model: org/model gives log-probs that are not finite; give a sound check"):
+        check_weights(learner, load_policy(PATH), prompt, run)

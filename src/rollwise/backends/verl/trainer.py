@@ -32,9 +32,10 @@ from rollwise.config import RunConfig, build
 from rollwise.console import open_console
 from rollwise.errors import UserError
 from rollwise.folder import check_free, lock, write_config
+from rollwise.learner.base import StepLearner
 from rollwise.loop import Loop, Watcher
 from rollwise.policy import Policy
-from rollwise.records import Request, Rollout, Sampling, StepRecord
+from rollwise.records import IDS, LOGP, Prompt, Request, Rollout, Sampling, StepRecord, StopReason
 from rollwise.run import allowed_changes, begin, check_none_lost, go_on
 from rollwise.tasks import Task
 
@@ -225,6 +226,7 @@ class RollwiseTrainer(PPOTrainer):  # type: ignore[misc]
             critic=self._critic(servers, extra) if self.use_critic else None,
             sampler_cap=parts.sampler_cap(run),
         )
+        check_weights(learner, self.reader, next(iter(self.tasks.values())).train[0], run)
         sampler = VerlSampler(self.reader, self.agent_loop_manager, max_prompt_length=run.sampling.max_prompt_length)
         stop = self.output / STOP
         return wired(run, self.tasks, Awake(sampler, servers), learner, watcher, lambda: interrupted() or stop.exists())
@@ -258,6 +260,25 @@ class _Told:
         if self.output is None:
             raise Refused(in_a_command(str(error))) from error
         (self.output / ERROR).write_text(f"{error}\n", encoding="utf-8")
+
+
+def check_weights(learner: StepLearner, reader: Policy, prompt: Prompt, run: RunConfig) -> None:
+    """Raises UserError where the workers' model has no log-prob for what follows a prompt."""
+    sampling = Sampling(temperature=run.sampling.temperature, max_completion_length=1)
+    probe = Rollout(
+        group_uid=prompt.group_uid,
+        member=0,
+        prompt_ids=reader.encode(prompt, run.sampling.max_prompt_length),
+        completion_ids=np.array([min(reader.eos_ids)], dtype=IDS),
+        logprobs=np.zeros(1, dtype=LOGP),
+        sampling=sampling,
+        stop=StopReason.eos,
+        text="",
+        birth_step=0,
+        images=prompt.images,
+    )
+    if np.isnan(learner.logprobs([probe])[0]).any():
+        raise UserError(f"model: {run.model} gives log-probs that are not finite; give a sound checkpoint")
 
 
 def extra_inputs(reader: Policy, rollout: Rollout) -> dict[str, Any]:
