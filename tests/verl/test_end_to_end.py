@@ -112,7 +112,7 @@ def test_a_run_that_is_stopped_goes_on_with_its_buffer(tmp_path: Path) -> None:
     )  # fmt: skip
     try:
         deadline = time.monotonic() + 600
-        while not (output / "checkpoints" / "global_step_2" / "rollwise").is_dir():
+        while not (output / "checkpoints" / "global_step_4" / "rollwise").is_dir():  # one is torn below
             assert process.poll() is None and time.monotonic() < deadline, tail(output)
             time.sleep(0.2)
         process.send_signal(signal.SIGTERM)
@@ -269,6 +269,47 @@ def test_a_command_of_a_verl_user_that_cannot_run_ends_with_a_line(tmp_path: Pat
     last = ran.stderr.splitlines()[-1]
     assert last.startswith("rollwise: error: data: ") and "are too long, the longest is" in last
     assert "data.max_prompt_length allows 1 to 4" in last and "data.filter_overlong_prompts=True" in last
+
+
+ODD = """
+import math
+def even(completion: str, answer: str) -> float:
+    return sum(a == b for a, b in zip(completion, answer)) / len(answer)
+def odd(completion: str, answer: str) -> float:
+    kind = sum(map(ord, completion)) % 8
+    if kind == 0:
+        raise ValueError("no")
+    return {1: math.nan, 2: math.inf}.get(kind, even(completion, answer))
+"""
+
+
+@pytest.mark.parametrize("kind", ["rewards", "groups of one"])
+def test_odd_data_does_what_it_does_on_the_local_engine(kind: str, tmp_path: Path) -> None:
+    """One row, and a reward function that raises, or says what is no number; groups of one."""
+    reward = tmp_path / "reward.py"
+    reward.write_text(ODD)
+    (tmp_path / "held.jsonl").write_text('{"prompt": "9201=", "answer": "0129"}\n')
+    (tmp_path / "one.jsonl").write_text('{"prompt": "276411873851935719=", "answer": "111123345567778899"}\n')
+    settings = {
+        "task": "exact", "task_args.data": str(tmp_path / "one.jsonl"), "task_args.template": "none",
+        "task_args.heldout_data": str(tmp_path / "held.jsonl"), "model": str(plain(tmp_path / "model")),
+        "sampling.max_prompt_length": 24, "sampling.max_completion_length": 22, "learner.lr": 1e-3,
+        "budget.steps": 3, "eval.prompts": 8, "log.report": False,
+        **(
+            {"method": "reinforce++", "prompts_per_step": 16, "group_size": 1, "reward.function": f"{reward}:even"}
+            if kind == "groups of one"
+            else {"method": "grpo", "prompts_per_step": 2, "group_size": 16, "sampling.temperature": 1.3,
+                  "reward.function": f"{reward}:odd"}
+        ),
+    }  # fmt: skip
+    there = of(trained(tmp_path / "verl", settings, "--backend", "verl"), "step")
+    here = of(trained(tmp_path / "local", settings), "step")
+    assert [e["step"] for e in there] == [1, 2, 3] and there[0]["updates"] == here[0]["updates"] == 1
+    for key in ("reward", "verifier/infra_error"):
+        assert there[0]["metrics"][key] == here[0]["metrics"][key], key
+    for key in ("loss", "grad_norm"):
+        assert there[0]["metrics"][key] == pytest.approx(here[0]["metrics"][key], abs=1e-4, rel=1e-4), key
+    assert (there[0]["metrics"]["verifier/infra_error"] > 0) == (kind == "rewards")
 
 
 def plain(folder: Path) -> Path:
