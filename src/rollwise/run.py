@@ -70,7 +70,7 @@ def start(config: RunConfig, display: Display) -> tuple[Path, dict[str, Any]]:
     """Train from the beginning. Everything is checked before the folder is made. Returns folder and stop event."""
     _check_local(config)
     named, output = config.output is not None, free_output(config)
-    _anchor_paths(config)
+    anchor_paths(config)
     tasks, policy = _load(config, display)
     output, held = claim(config, output, named=named)
     with held:
@@ -85,7 +85,7 @@ def _load(config: RunConfig, display: Display) -> tuple[dict[str, Task], Policy]
     policy = load_model(config)
     tasks = fitted(config, policy, tasks, display.note)
     for name, task in tasks.items():
-        _check_prompts(config, policy, name, task)
+        check_prompts(config, policy, name, task)
         if heldout_used(config, task) < config.eval.prompts:
             display.note(
                 f"{name} has {len(task.heldout)} held-out rows, all used (eval.prompts is {config.eval.prompts})"
@@ -196,7 +196,7 @@ def go_on(
         return folder.finish(loop)
 
 
-def _anchor_paths(config: RunConfig) -> None:
+def anchor_paths(config: RunConfig) -> None:
     """Local paths made absolute, so that the run can be resumed from any folder."""
     if config.model != "starter" and Path(config.model).expanduser().is_dir():
         config.model = str(Path(config.model).expanduser().resolve())
@@ -356,7 +356,7 @@ def fitted(config: RunConfig, policy: Policy, tasks: dict[str, Task], note: Call
     return out
 
 
-def _check_prompts(config: RunConfig, policy: Policy, name: str, task: Task) -> None:
+def check_prompts(config: RunConfig, policy: Policy, name: str, task: Task) -> None:
     """Prompts fit, before the folder is made. One that is found later ends the run with a line of its own."""
     advice = ", or leave such rows out with sampling.overlong_prompts=skip"
     if task.train.generated:

@@ -47,11 +47,11 @@ def start(config: RunConfig, display: Display, *, quiet: bool = False) -> tuple[
     """Train from the beginning. Everything that can be is checked before the folder is made. Returns folder and stop
     event. Raises UserError, also for what the trainer could not do; `Died` where verl ended without a word."""
     from rollwise.backends.verl.reading import read
-    from rollwise.run import _anchor_paths, checked_tasks
+    from rollwise.run import anchor_paths, checked_tasks
 
     check_here(config)
     named, output = config.output is not None, free_output(config)
-    _anchor_paths(config)
+    anchor_paths(config)
     composed(arguments(to_verl(config, output)))
     read(config, checked_tasks(config, display), display.note)
     output, held = claim(config, output, named=named)

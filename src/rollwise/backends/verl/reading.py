@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from rollwise.config import RunConfig
 from rollwise.policy import Policy, load_policy, load_reader
-from rollwise.run import _check_prompts, fitted
+from rollwise.run import check_prompts, fitted
 from rollwise.starters import starter_path
 from rollwise.tasks import Task
 
@@ -23,5 +23,5 @@ def read(config: RunConfig, tasks: dict[str, Task], note: Callable[[str], None])
     )
     tasks = fitted(config, reader, tasks, note)
     for name, task in tasks.items():
-        _check_prompts(config, reader, name, task)
+        check_prompts(config, reader, name, task)
     return reader, tasks
