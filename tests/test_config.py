@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import os
 import typing
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,43 @@ def test_files_that_are_no_recipe(tmp_path: Path, content: str) -> None:
     with pytest.raises(UserError) as error:
         read_yaml(path)
     assert "\n" not in str(error.value) and str(path) in str(error.value)
+
+
+BOMB = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10))
+
+
+@pytest.mark.parametrize(
+    "content,words",
+    [
+        (
+            "seed: 1\nlearner: {lr: 1e-3, lr: 1e-4}\nbudget: {steps: 1}",
+            " line 2: not valid YAML ('lr' stands there twice)",
+        ),
+        ("seed: 1\nseed: 1", " line 2: not valid YAML ('seed' stands there twice)"),
+        ("task_args: &a {x: *a}", ": not valid YAML (more than 100,000 values)"),
+        ("task_args:\n a0: &a0 [1]\n " + BOMB.replace("\n", "\n ").strip(), "(more than 100,000 values)"),
+        ("x: " + "y" * 2**20, ": not valid YAML (more than 1,048,576 bytes)"),
+    ],
+)
+def test_texts_that_say_a_thing_twice_or_grow_are_no_settings(tmp_path: Path, content: str, words: str) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text(content)
+    with pytest.raises(UserError) as error:
+        read_yaml(path)
+    assert str(error.value).startswith(str(path)) and words in str(error.value)
+
+
+def test_anchors_and_merged_mappings_are_settings(tmp_path: Path) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text("x: &x {lr: 1e-3, eps: 1}\ny: &y {<<: *x, eps: 2}\nz: {<<: *y, eps: 3}\nw: [*x, *y]")
+    tree = read_yaml(path)
+    assert tree["z"] == {"lr": "1e-3", "eps": 3} and tree["w"][1] == {"lr": "1e-3", "eps": 2}
+
+
+def test_a_pipe_for_a_recipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "r.yaml")
+    with pytest.raises(UserError, match="is no file"):
+        read_yaml(tmp_path / "r.yaml")
 
 
 def test_layers_and_their_order() -> None:

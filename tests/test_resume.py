@@ -226,11 +226,105 @@ def test_logs_shorter_than_their_checkpoint_send_it_back_to_an_older_one(train: 
         with pytest.raises(UserError, match=r"no usable checkpoint \(step_4 refused: events.jsonl is shorter"):
             again(cut.folder)
         return
-    path.write_bytes(path.read_bytes()[: logs["step_4"][name] - missing])
+    path.write_bytes(path.read_bytes()[: logs["step_4"][name]["bytes"] - missing])
     resumed = again(cut.folder)
     assert resumed.weights() == whole.weights()
     assert without_settings(resumed.events) == without_settings(whole.events)
     assert (cut.folder / "rollouts.jsonl").read_bytes() == (whole.folder / "rollouts.jsonl").read_bytes()
+
+
+EDITS = {
+    "other line ends": lambda text: text.replace(b"\n", b"\r\n"),
+    "a byte more": lambda text: b" " + text,
+    "the same length": lambda text: text.replace(b"0", b"9", 1),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+@pytest.mark.parametrize("file", ["events.jsonl", "rollouts.jsonl"])
+def test_logs_that_were_edited_are_not_gone_on_with(train: Train, file: str, edit: str) -> None:
+    done = train("popo", {"budget.steps": 4, "checkpoint.every": 2, "log.rollouts": True})
+    path = done.folder / file
+    text = path.read_bytes()
+    path.write_bytes(EDITS[edit](text))
+    before = {p: p.read_bytes() for p in done.folder.rglob("*") if p.is_file()}
+    with pytest.raises(UserError, match=f"step_2 refused: {file} was changed since"):
+        again(done.folder, budget__steps=5)
+    assert before == {p: p.read_bytes() for p in done.folder.rglob("*") if p.is_file()}
+    path.write_bytes(text)
+    assert again(done.folder, budget__steps=5).stop["step"] == 5
+
+
+def test_a_line_that_was_edited_costs_the_checkpoints_that_know_it(train: Train) -> None:
+    whole = train("popo", {"budget.steps": 5}, name="whole")
+    done = train("popo", {"budget.steps": 4, "checkpoint.every": 2})
+    done.folder.joinpath("events.jsonl").write_bytes(
+        done.bytes.replace(b'"step":4,"updates":8', b'"step":4,"updates":9')
+    )
+    resumed = again(done.folder, budget__steps=5)
+    assert without_settings(resumed.events) == without_settings(whole.events)
+    assert resumed.weights() == whole.weights()
+
+
+def test_a_clock_log_that_was_edited_keeps_whole_lines(train: Train) -> None:
+    done = train("popo", {"budget.steps": 3})
+    path = done.folder / "clock.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n")[:-3])
+    again(done.folder, budget__steps=5)
+    assert [json.loads(line)["step"] for line in path.open()][-2:] == [4, 5]
+
+
+def test_a_run_that_is_moved_while_it_is_written_says_so(
+    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = folder.RunFolder.step
+
+    def moved(self: Any, record: Any, *rest: Any) -> None:
+        step(self, record, *rest)
+        if record.step == 3:
+            self.output.rename(self.output.with_name("elsewhere"))
+
+    monkeypatch.setattr(folder.RunFolder, "step", moved)
+    with pytest.raises(UserError, match=r"was moved.* from its last checkpoint \(step 2\)"):
+        train("popo", {"budget.steps": 6, "checkpoint.every": 2}, name="here")
+    monkeypatch.undo()
+    elsewhere = tmp_path / "elsewhere"
+    assert not (tmp_path / "here").exists()
+    whole = train("popo", {"budget.steps": 6}, name="whole")
+    assert again(elsewhere).weights() == whole.weights()
+
+
+def test_a_kill_while_a_checkpoint_takes_the_place_of_another_loses_neither(
+    train: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = train("popo", {"budget.steps": 3, "checkpoint.keep": 1})
+    rename = Path.rename
+
+    def killed(self: Path, target: Path) -> Path:
+        if self.name.startswith(".writing-"):
+            raise SystemExit
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", killed)
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)  # a kill leaves no time to tidy up
+    with pytest.raises(SystemExit):
+        run.resume(done.folder, build, Console(), anew=["replay"])
+    monkeypatch.undo()
+    names = sorted(p.name for p in (done.folder / "checkpoints").iterdir())
+    assert names == [".replaced-step_3", ".writing-step_3"]
+    said: list[str] = []
+    monkeypatch.setattr(Console, "note", lambda self, text: said.append(text))
+    assert again(done.folder, budget__steps=4).stop["step"] == 4
+    assert said[0] == "step_3 was to be written anew when the run was killed; it is as it was before"
+    assert sorted(p.name for p in (done.folder / "checkpoints").iterdir()) == ["step_4"]
+
+
+def test_a_pipe_among_the_checkpoints_is_not_waited_for(train: Train) -> None:
+    done = train("popo", {"budget.steps": 3, "checkpoint.keep": 1})
+    for n in (4, 9):
+        os.mkfifo(done.folder / "checkpoints" / f"step_{n}")
+    assert again(done.folder, budget__steps=4).stop["step"] == 4
+    assert sorted(p.name for p in (done.folder / "checkpoints").iterdir()) == ["step_4"]
 
 
 def test_rollouts_that_are_gone_are_no_reason_to_stop(train: Train) -> None:

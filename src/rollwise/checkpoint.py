@@ -27,6 +27,7 @@ MANIFEST = "manifest.json"
 MAX_JSON = 2**31  # bytes of a JSON file this will read
 MAX_MANIFEST = 2**24
 _ARRAY = "__array__"
+_WRITING, _REPLACED = ".writing-", ".replaced-"  # what a folder that is no checkpoint, or no longer, begins with
 _NAME = re.compile(r"step_(\d+)")
 
 
@@ -38,12 +39,10 @@ def save(
     `write_model(path)` writes the model folder. Raises OSError when the disk refuses; older checkpoints stay whole.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for stale in (*folder.glob(".writing-*"), *folder.glob(".replaced-*")):
-        if stale.is_dir() and not stale.is_symlink():
-            shutil.rmtree(stale, ignore_errors=True)
-        else:
-            stale.unlink()
-    work = folder / f".writing-step_{step}"
+    bring_back(folder)
+    for stale in (*folder.glob(f"{_WRITING}*"), *folder.glob(f"{_REPLACED}*")):
+        _remove(stale)
+    work = folder / f"{_WRITING}step_{step}"
     work.mkdir()
     target = folder / f"step_{step}"
     from safetensors import SafetensorError
@@ -63,22 +62,47 @@ def save(
         (work / MANIFEST).write_text(_manifest_text(manifest), encoding="utf-8")
         for p in (*files, work / MANIFEST, work / "model", work):
             sync(p)
-        aside = folder / f".replaced-step_{step}"
+        aside = folder / f"{_REPLACED}step_{step}"
         if target.exists():
             target.rename(aside)
         work.rename(target)
         sync(folder)
-        shutil.rmtree(aside, ignore_errors=True)
+        if aside.exists():
+            _remove(aside)
     except SafetensorError as error:
         shutil.rmtree(work, ignore_errors=True)
         raise OSError(errno.EIO, f"checkpoint cannot be written ({error})", str(target)) from None
+    except OSError as error:
+        shutil.rmtree(work, ignore_errors=True)
+        error.filename = error.filename or str(target)  # a full disk is not told of with a name
+        raise
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
         raise
     for other in steps(folder):
         if other not in spare and other not in [s for s in steps(folder) if s <= step][-keep:]:
-            shutil.rmtree(folder / f"step_{other}", ignore_errors=True)
+            _remove(folder / f"step_{other}")
     return target
+
+
+def bring_back(folder: Path) -> list[str]:
+    """Give a checkpoint that was set aside for its successor its name again, where a kill came before the successor
+    had it. Returns their names."""
+    back = []
+    for aside in folder.glob(f"{_REPLACED}*"):
+        target = folder / aside.name.removeprefix(_REPLACED)
+        if not target.exists():
+            aside.rename(target)
+            back.append(target.name)
+    return back
+
+
+def _remove(path: Path) -> None:
+    """A folder with all in it; of anything else, such as a link or a pipe, the name."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def steps(folder: Path) -> list[int]:

@@ -10,13 +10,14 @@ import os
 import signal
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 from rollwise import checkpoint
 from rollwise.config import RunConfig, dump_yaml, title, to_tree
 from rollwise.errors import UserError
-from rollwise.events import CLOCK, EVENTS, ROLLOUTS, EventLog
+from rollwise.events import CLOCK, EVENTS, ROLLOUTS, EventLog, Mark
 from rollwise.loop import Loop
 from rollwise.policy import Policy
 from rollwise.records import Group, StepRecord
@@ -139,7 +140,7 @@ class RunFolder:
         data: str,
         derived: dict[str, Any],
         display: Display,
-        at: dict[str, int] | None = None,
+        at: Mapping[str, Mark] | None = None,
     ) -> None:
         self.output, self.config, self.store, self.data = output, config, store, data
         self.derived, self.display = derived, display
@@ -199,20 +200,21 @@ class RunFolder:
     def checkpoint(self, step: int) -> None:
         if step == self.saved_at:
             return
+        if self.events.lost:
+            raise UserError(
+                f"{self.output}: was moved, or its {EVENTS} replaced, while the run wrote to it; resume it where it is "
+                f"now, from its last checkpoint (step {self.saved_at})"
+            )
         for log in (self.events, self.clock, self.rollouts):
             if log is not None:
                 log.sync()
-        logs = {
-            "events": self.events.size,
-            "clock": self.clock.size,
-            "rollouts": 0 if self.rollouts is None else self.rollouts.size,
-        }
+        logs = {"events": self.events, "clock": self.clock, "rollouts": self.rollouts}
         self.store.save(
             self.output / "checkpoints",
             step,
             {
                 "loop": self.loop.state_dict(),
-                "logs": logs,
+                "logs": {name: asdict(Mark() if log is None else log.mark) for name, log in logs.items()},
                 "config": {k: v for k, v in to_tree(self.config).items() if k != "output"},
                 "data": self.data,
                 "best": self.best and list(self.best),
@@ -223,15 +225,23 @@ class RunFolder:
         self.saved_at = step
 
 
-def logs_fit(output: Path, logs: Mapping[str, int], config: RunConfig) -> str | None:
-    """Whether the logs still hold what they held at a checkpoint, whose `logs` are their sizes: None, or what does not.
+def logs_fit(output: Path, logs: Mapping[str, Mapping[str, Any]], config: RunConfig) -> str | None:
+    """Whether the logs still begin with what they held at a checkpoint, whose `logs` these are: None, or what does not.
     Clock times may be missing, and rollouts where the run goes on without writing them."""
-    for name, file in (("events", EVENTS), ("rollouts", ROLLOUTS)):
-        there = (output / file).stat().st_size if (output / file).is_file() else 0
-        if there < logs.get(name, 0) and (name == "events" or config.log.rollouts):
-            way = "; log.rollouts=false goes on without it" if name == "rollouts" else ""
-            return f"{file} is shorter than it was then{way}"
+    at = marks(logs)
+    if fault := at["events"].fault(output / EVENTS):
+        return fault
+    if config.log.rollouts and (fault := at["rollouts"].fault(output / ROLLOUTS)):
+        return f"{fault}; log.rollouts=false goes on without it"
     return None
+
+
+def marks(logs: Mapping[str, Mapping[str, Any]]) -> dict[str, Mark]:
+    """The places in the logs at a checkpoint, whose `logs` these are. Raises ValueError, KeyError, TypeError."""
+    out = {name: Mark(**logs[name]) for name in ("events", "clock", "rollouts")}
+    if any(type(m.bytes) is not int or m.bytes < 0 for m in out.values()):
+        raise ValueError("a place in a log that is none")
+    return out
 
 
 def logged(group: Group) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from rollwise.advice import advice
 from rollwise.assemble import check_data, heldout_used, load_model, load_tasks, make_loop
 from rollwise.audit.golds import check_golds
 from rollwise.config import RunConfig, build, leaves, read_yaml, title, to_tree
-from rollwise.errors import UserError, nearest
-from rollwise.events import EVENTS, SCHEMA
+from rollwise.errors import UserError, nearest, show
+from rollwise.events import EVENTS, SCHEMA, Mark
 from rollwise.folder import (
     Display,
     LocalStore,
@@ -31,6 +31,7 @@ from rollwise.folder import (
     interruptible,
     lock,
     logs_fit,
+    marks,
     write_config,
 )
 from rollwise.lengths import check_lengths, fitting
@@ -122,7 +123,7 @@ def begin(
     config: RunConfig, output: Path, tasks: Mapping[str, Task], store: Store, make: Make, display: Display
 ) -> dict[str, Any]:
     """Train from the first step on whatever engine `make` and `store` speak for. Returns the stop event."""
-    start_of_logs = {"events": 0, "clock": 0, "rollouts": 0}
+    start_of_logs = {"events": Mark(), "clock": Mark(), "rollouts": Mark()}
     with (
         RunFolder(
             output, config, store, fingerprint(config, tasks), derived(config), display, at=start_of_logs
@@ -165,7 +166,9 @@ def go_on(
     data = fingerprint(config, tasks)
     with _fitting(path):
         (rows, *rewards), (rows_then, *rewards_then) = data.split("+"), state["data"].split("+")
-        logs = dict(state["logs"])
+        logs = marks(state["logs"])
+        if (step := state["loop"]["step"]) != int(path.name.rpartition("_")[2]) or type(step) is not int:
+            raise ValueError(f"its state is that of step {show(step)}")
     if rewards != rewards_then and "objective" not in anew:
         raise UserError(
             f"{output}: its file of reward functions has changed since it began; bring the old one back, start "
@@ -224,6 +227,8 @@ def resume(
     _check_local(config)
     allowed_changes(output, stored, config, anew)
     with lock(output):
+        for name in checkpoint.bring_back(output / "checkpoints"):
+            display.note(f"{name} was to be written anew when the run was killed; it is as it was before")
         if not checkpoint.steps(output / "checkpoints"):
             check_none_lost(output)
             display.note(f"{output} has no checkpoint yet: it begins again")

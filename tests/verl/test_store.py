@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ import pytest
 from rollwise import checkpoint
 from rollwise.backends.verl.store import VerlStore, newest, steps
 from rollwise.config import RunConfig
+from rollwise.events import Mark
 
-STATE: dict[str, Any] = {"loop": {"step": 1}, "logs": {"events": 0}, "config": {}, "data": "", "best": None}
+LOGS = {name: asdict(Mark()) for name in ("events", "clock", "rollouts")}
+STATE: dict[str, Any] = {"loop": {"step": 1}, "logs": LOGS, "config": {}, "data": "", "best": None}
 
 
 class Workers:

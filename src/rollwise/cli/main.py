@@ -102,6 +102,7 @@ def parser() -> argparse.ArgumentParser:
     resume.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a larger budget, for example")
     resume.add_argument(
         "--resume-reset",
+        action="extend",
         type=lambda text: [name for name in text.split(",") if name],
         default=[],
         metavar="PART,...",

@@ -114,9 +114,12 @@ def _end(output: Path, event: dict[str, Any], console: Console, *, report: bool,
     from rollwise.report.summary import ledger_table
 
     lines = ["", *ledger_table(read_run(output)), f"  Took {duration(seconds)}.", ""]
-    if report:
-        write_report([output], output / "report.html")
-        lines.append(f"report: {output / 'report.html'}")
+    page = output / "report.html"
+    if report and page.exists() and not page.is_file():  # a pipe would be waited for
+        lines.append(f"report: none, {page} is no file")
+    elif report:
+        write_report([output], page)
+        lines.append(f"report: {page}")
     lines.append(_weights(output, event["step"]))
     if event["reason"] == "interrupt":
         lines.append(f"go on with: rollwise resume {output}")

@@ -11,6 +11,7 @@ from typing import Any
 
 from rollwise.config.aliases import ALIASES, ANSWERS, WIDE, translated
 from rollwise.config.schema import RunConfig
+from rollwise.config.yaml_text import MAX_BYTES, NotSettings, parse
 from rollwise.errors import UserError, nearest
 
 SHORT = {"reward": "function"}  # sections that may be given as the text of one of their keys
@@ -23,18 +24,17 @@ Tree = dict[str, Any]
 
 def read_yaml(path: Path) -> Tree:
     """A recipe file as a nested mapping."""
-    import yaml
-
     try:
-        text = path.read_text(encoding="utf-8")
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise UserError(f"{path}: is no file; give a YAML file")
+        with path.open("rb") as file:
+            text = file.read(MAX_BYTES + 1).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read ({_reason(error)}); give a YAML file") from None
     try:
-        data = yaml.safe_load(text)
-    except Exception as error:  # a tag such as !!int on text that is none raises whatever its constructor does
-        where = getattr(error, "problem_mark", None)
-        at = f" line {where.line + 1}" if where else ""
-        raise UserError(f"{path}{at}: not valid YAML ({getattr(error, 'problem', None) or 'unreadable'})") from None
+        data = parse(text)
+    except NotSettings as error:
+        raise UserError(f"{path}{error.at}: not valid YAML ({error})") from None
     if data is None:
         return {}
     if not isinstance(data, dict):
@@ -48,14 +48,12 @@ def _reason(error: Exception) -> str:
 
 def parse_override(text: str) -> Tree:
     """`a.b=c` as a nested mapping; the value is read as YAML."""
-    import yaml
-
     name, sep, value = text.partition("=")
     if not sep or not name.strip():
         raise UserError(f"--set {text}: give it as key=value, for example --set learner.lr=1e-5")
     try:
-        parsed = yaml.safe_load(value)
-    except Exception:  # as in read_yaml
+        parsed = parse(value)
+    except NotSettings:
         raise UserError(f"--set {text}: the value is not valid YAML") from None
     return nest(name.strip(), parsed, "--set")
 
