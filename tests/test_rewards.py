@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -239,7 +242,7 @@ def test_one_that_raises_costs_that_one_only(tmp_path: Path, kind: str) -> None:
 )
 def test_a_value_is_a_finite_number_or_no_score(given_value: Any) -> None:
     value = value_of(given_value)
-    number = isinstance(given_value, int | float) and math.isfinite(given_value)
+    number = isinstance(given_value, int | float) and abs(given_value) <= 1e30
     assert value == float(given_value) if number else isinstance(value, NoScore)
     assert value_of({"score": given_value, "acc": True}) == value
 
@@ -422,6 +425,64 @@ def test_a_function_that_hangs_is_ended_and_its_completion_not_judged(tmp_path: 
     judged = VerdictKind.infra_error if shape.startswith("all") else VerdictKind.wrong
     assert (first.kind, last.kind) == (judged, judged)
     assert [v.score for v in rewards.verdicts([said("12")] * 2, [WRONG] * 2)] == [1.0, 1.0]
+
+
+SLOW_OBJECTS = """
+class Slow(Exception):
+    def __str__(self): time.sleep(60)
+class Number(float):
+    def __float__(self): time.sleep(60)
+class Mapping(dict):
+    def __getitem__(self, key): time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("body", ["raise Slow", "return Number(1)", "return Mapping(score=1)"])
+def test_what_is_returned_may_take_no_longer_to_be_read(tmp_path: Path, body: str) -> None:
+    rewards = timed(tmp_path, SLOW_OBJECTS + TIMED["one"].replace("{}", body))
+    odd, last = rewards.verdicts([said("odd"), said("12")], [WRONG] * 2)
+    assert (odd.kind, last.score) == (VerdictKind.infra_error, 1.0)
+
+
+STUBBORN = {
+    "one that catches every interrupt": """
+            while True:
+                try: time.sleep(60)
+                except BaseException: pass""",
+    "one that blocks all signals": "signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals()); time.sleep(60)",
+}
+
+
+@pytest.mark.parametrize("body", STUBBORN)
+def test_one_that_cannot_be_ended_ends_the_process_with_a_line(tmp_path: Path, body: str) -> None:
+    spec = written(tmp_path, IMPORTS + "import signal" + TIMED["one"].replace("{}", STUBBORN[body]))
+    program = f"""
+from rollwise.verify import time_limit
+from rollwise.verify.user import UserRewards
+from tests.test_rewards import WRONG, said
+time_limit.AGAIN, time_limit.STUBBORN = 0.05, 3
+UserRewards({{{spec!r}: 1.0}}, seconds=0.2).verdicts([said("odd")], [WRONG])
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    line = "rollwise: error: took more than the 0.2 s of reward.seconds, and cannot be interrupted; mend it\n"
+    assert ended.stderr == line
+
+
+def test_a_file_that_hangs_or_is_a_pipe_is_a_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"r\.py line 2: running it took more than the 0\.2 s of reward\.seconds"):
+        timed(tmp_path, "time.sleep(60)")
+    os.mkfifo(tmp_path / "pipe.py")
+    with pytest.raises(UserError, match=r"pipe\.py: is no file"):
+        UserRewards({f"{tmp_path / 'pipe.py'}:f": 1.0})
+
+
+def test_scores_too_large_to_compute_with_are_none(train: Train, tmp_path: Path) -> None:
+    turns = "import itertools\nturn = itertools.cycle([1e308, 1.0, -1e160, 0.0])\n"
+    text = turns + "def f(completion: str): return next(turn)"
+    done = train("grpo", {"budget.steps": 2, "reward.function": written(tmp_path, text)})
+    assert set(done.metric("verifier/infra_error")) == {0.5}
+    assert done.stop["reason"] == "budget.steps"
 
 
 def test_a_coroutine_that_hangs_is_ended(tmp_path: Path) -> None:

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from rollwise.errors import UserError, nearest, show
+from rollwise.verify.time_limit import OverTime, limited
 
+LIMIT = "reward.seconds"
 EXAMPLE = "give it as file.py:function"
 
 
@@ -39,16 +41,18 @@ def split_name(spec: str) -> tuple[Path, str]:
     return Path(file).expanduser(), name
 
 
-def load_function(spec: str) -> Function:
-    """The function that `file.py:function` names, its file run once. Raises UserError: one line with the file, the line
-    where there is one, and what is wrong."""
+def load_function(spec: str, seconds: float | None = None) -> Function:
+    """The function that `file.py:function` names, its file run once, for which it may take `seconds`. Raises UserError:
+    one line with the file, the line where there is one, and what is wrong."""
     path, name = split_name(spec)
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise UserError(f"reward: {path}: is no file; {EXAMPLE}")
         source = path.read_bytes()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not a path"
         raise UserError(f"reward: {path}: cannot be read ({reason}); {EXAMPLE}") from None
-    names = vars(_run(path, source))
+    names = vars(_run(path, source, seconds))
     if name not in names:
         known = [n for n, v in names.items() if callable(v) and not n.startswith("_")]
         hint = nearest(name, known) if known else "it defines none"
@@ -58,7 +62,7 @@ def load_function(spec: str) -> Function:
     return Function(name=name, where=spec, call=names[name], digest=hashlib.sha256(source).hexdigest())
 
 
-def _run(path: Path, source: bytes) -> types.ModuleType:
+def _run(path: Path, source: bytes, seconds: float | None) -> types.ModuleType:
     """The file as a module. Not by the import system, whose cache can hold an older text of the same size and time."""
     module = types.ModuleType(f"rollwise_reward_{hashlib.sha256(bytes(path.absolute())).hexdigest()[:12]}")
     module.__file__ = str(path)
@@ -75,7 +79,9 @@ def _run(path: Path, source: bytes) -> types.ModuleType:
         raise UserError(f"reward: {path}: not valid Python ({error})") from None
     try:
         with redirect_stdout(sys.stderr):
-            exec(code, module.__dict__)
+            limited(lambda: exec(code, module.__dict__), seconds, LIMIT)
+    except OverTime as error:
+        raise UserError(f"reward: {path}{_line(error, path)}: running it {error}") from None
     except (Exception, SystemExit) as error:
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise UserError(f"reward: {path}{_line(error, path)}: running it raised {what[:200]}") from None

@@ -17,21 +17,22 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from rollwise.errors import UserError, show
 from rollwise.records import Prompt
-from rollwise.verify.reward_file import Function
-from rollwise.verify.reward_value import Value, awaited, value_of, values_of
+from rollwise.verify.reward_file import LIMIT, Function
+from rollwise.verify.reward_value import NoScore, Value, awaited, failed, value_of, values_of
 from rollwise.verify.scoring import Completion
 from rollwise.verify.time_limit import OverTime, limited
 
+T = TypeVar("T")
 KNOWN = (
     "a reward function takes `completions` (as in TRL), `solution_str` and `ground_truth` (verl), "
     "`completion` and `answer` (verifiers; ours with `completion: str`)"
 )
 GOLD = ("answer", "ground_truth", "solution")  # columns that hold the gold where a row has none of that name
-LIMIT = "reward.seconds"
+PLAIN = (bool, int, float, type(None), OverTime)  # that do nothing when they are read
 TIRED = 3  # calls of a batch that may run into the limit
 NOT_CALLED = OverTime(f"not called: {TIRED} before it took more than {LIMIT}")
 BATCH = ("prompts", "completions", "completion_ids")
@@ -59,17 +60,22 @@ class Scorer:
             offered = copy.deepcopy(self.arguments(c))
             given.append(NOT_CALLED if slow >= TIRED else self._call(offered, seconds))
             slow += type(given[-1]) is OverTime  # what it says of itself is the user's
-        return [value_of(v) for v in awaited(given, seconds)]
+        return [self._read(partial(value_of, v), v, seconds) for v in awaited(given, seconds)]
 
     def _all(self, completions: Sequence[Completion], seconds: float | None) -> list[Value]:
-        def read() -> list[Value]:  # a generator has its work still before it
-            return values_of(given, len(completions))
-
+        count = len(completions)
         (given,) = awaited([self._call(columns(completions), seconds)], seconds)
+        read = self._read(partial(values_of, given, count), given, seconds)
+        return [read] * count if isinstance(read, NoScore) else read
+
+    def _read(self, read: Callable[[], T], given: Any, seconds: float | None) -> T | NoScore:
+        """What was returned as a value: a generator has its work still before it, and an object may do any."""
+        if type(given) in PLAIN:
+            return read()
         try:
             return limited(read, seconds, LIMIT)
         except OverTime as error:
-            return values_of(error, len(completions))
+            return failed(error)
 
     def _call(self, offered: Mapping[str, Any], seconds: float | None) -> Any:
         given = offered if self.takes_all else {k: v for k, v in offered.items() if k in self.names}

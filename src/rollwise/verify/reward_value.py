@@ -17,6 +17,7 @@ from rollwise.records import Verdict, VerdictKind
 from rollwise.verify.time_limit import OverTime
 
 CONCURRENT = 64  # asynchronous calls under way at a time
+MOST = 1e30  # a larger score has no variance in double precision, and no gradient in single
 GRACE = 5.0  # seconds in which an event loop ends what is over its time
 
 
@@ -89,6 +90,8 @@ def _number(given: Any) -> float | NoScore:
     number = float(given) if isinstance(given, Real) else None
     if number is None:
         return ABSENT if given is None else NoScore(f"not a number: {show(given)}")
+    if math.isfinite(number) and abs(number) > MOST:
+        return NoScore(f"score {number:g} is beyond {MOST:g}")
     return number if math.isfinite(number) else NoScore(f"score {number}")
 
 

@@ -3,12 +3,15 @@
 In the main thread a signal interrupts it, wherever Python looks at signals: in Python code, in a regular expression, in
 a sleep, a lock, a socket or a wait for a process. A thread sends it, and a timer of processor time where a regular
 expression lets no thread run. In another thread, where no signal can be had, the call is made in a thread of its own,
-which is left behind. Compiled code that lets no thread run, or never looks at signals, cannot be ended.
+which is left behind. A call that catches every interrupt, or never looks at signals, ends the process; only compiled
+code that lets no thread run cannot be ended.
 """
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +19,7 @@ from typing import TypeVar
 
 SIGNAL = signal.SIGURG  # from the thread: nobody else sends it, and a late one is ignored
 AGAIN = 1.0  # seconds until code that caught the interrupt is interrupted again
+STUBBORN = 30  # interrupts after which the process ends
 
 T = TypeVar("T")
 
@@ -42,9 +46,14 @@ def _by_signal(call: Callable[[], T], seconds: float, error: OverTime) -> T:
 
     def watch() -> None:
         wait = seconds
-        while not over.wait(wait):
+        for _ in range(STUBBORN):
+            if over.wait(wait):
+                return
             signal.pthread_kill(main, SIGNAL)
             wait = AGAIN
+        if not over.wait(AGAIN):
+            print(f"rollwise: error: {error}, and cannot be interrupted; mend it", file=sys.__stderr__, flush=True)
+            os._exit(2)
 
     end = time.monotonic() + seconds
 

@@ -41,7 +41,9 @@ class UserRewards:
         *,
         seconds: float | None = None,
     ) -> None:
-        self.scorers: list[tuple[Scorer, float]] = [(scorer(load_function(f)), w) for f, w in functions.items()]
+        self.scorers: list[tuple[Scorer, float]] = [
+            (scorer(load_function(f, seconds)), w) for f, w in functions.items()
+        ]
         names = [s.function.name for s, _ in self.scorers]
         if len(set(names)) < len(names):
             raise UserError(f"reward.functions: two are called '{max(names, key=names.count)}'; give them two names")
