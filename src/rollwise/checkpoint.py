@@ -41,7 +41,7 @@ def save(
     folder.mkdir(parents=True, exist_ok=True)
     bring_back(folder)
     for stale in (*folder.glob(f"{_WRITING}*"), *folder.glob(f"{_REPLACED}*")):
-        _remove(stale)
+        remove(stale)
     work = folder / f"{_WRITING}step_{step}"
     work.mkdir()
     target = folder / f"step_{step}"
@@ -68,7 +68,7 @@ def save(
         work.rename(target)
         sync(folder)
         if aside.exists():
-            _remove(aside)
+            remove(aside)
     except SafetensorError as error:
         shutil.rmtree(work, ignore_errors=True)
         raise OSError(errno.EIO, f"checkpoint cannot be written ({error})", str(target)) from None
@@ -81,7 +81,7 @@ def save(
         raise
     for other in steps(folder):
         if other not in spare and other not in [s for s in steps(folder) if s <= step][-keep:]:
-            _remove(folder / f"step_{other}")
+            remove(folder / f"step_{other}")
     return target
 
 
@@ -97,7 +97,7 @@ def bring_back(folder: Path) -> list[str]:
     return back
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
     """A folder with all in it; of anything else, such as a link or a pipe, the name."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)

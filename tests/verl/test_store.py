@@ -84,6 +84,17 @@ def test_the_checkpoint_before_a_damaged_one_is_taken(tmp_path: Path, kind: str)
     assert len(found[2]) == 1 and found[2][0].startswith("global_step_4 refused: ")
 
 
+def test_a_pipe_among_the_checkpoints_is_not_waited_for(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    for n in (2, 4, 9):
+        os.mkfifo(folder / f"global_step_{n}")
+    saved(folder, 4, keep=1)
+    assert steps(folder) == [4]
+    found = newest(folder, tmp_path, RunConfig())
+    assert found is not None and found[2] == []
+
+
 def test_what_is_torn_takes_no_place_of_a_whole_one(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoints"
     saved(folder, 2, 4)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -38,7 +37,7 @@ class VerlStore:
 
     def save(self, folder: Path, step: int, state: dict[str, Any], *, keep: int, spare: Collection[int]) -> None:
         target = folder / f"global_step_{step}"
-        shutil.rmtree(target, ignore_errors=True)  # what a killed save has left, or a run that went on from before
+        checkpoint.remove(target)  # what a killed save has left, or a run that went on from before
         target.mkdir(parents=True)
         for name, group in self.groups.items():
             group.save_checkpoint(str(target / name), None, step, max_ckpt_to_keep=None)
@@ -52,7 +51,7 @@ class VerlStore:
         older = [s for s in steps(folder) if s <= step and _state(folder, s).is_dir()][-keep:]
         for other in steps(folder):
             if other not in spare and other not in older:
-                shutil.rmtree(folder / f"global_step_{other}", ignore_errors=True)
+                checkpoint.remove(folder / f"global_step_{other}")
 
     def load_weights(self, path: Path) -> None:
         for name, group in self.groups.items():
