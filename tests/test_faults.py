@@ -246,7 +246,7 @@ step = RunFolder.step
 
 def full(self, record, groups, seconds):
     if record.step == 3:
-        most = self.events.size + 700
+        most = self.events.mark.bytes + 700
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     step(self, record, groups, seconds)
 
@@ -261,7 +261,7 @@ def test_a_disk_that_is_full_within_an_event_is_one_line_and_the_run_goes_on(sav
     recipe.write_text(json.dumps(merge(SMALL, {"method": "popo", "checkpoint": {"every": 2, "keep": 9}})))
     argv = [sys.executable, "-c", FULL, "train", str(recipe), "--output", str(copy), "--quiet"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, env=ENV)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "File too large" in done.stderr, done.stderr
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "events.jsonl: File too large" in done.stderr, done.stderr
     assert not (copy / "events.jsonl").read_bytes().endswith(b"\n"), "the event is torn"
     assert checkpoint.steps(copy / "checkpoints") == [2]
     assert main(["resume", str(copy), "--quiet"]) == 0
