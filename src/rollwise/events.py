@@ -10,6 +10,8 @@ import hashlib
 import json
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,12 +71,9 @@ class EventLog:
 
     def write(self, event: dict[str, Any]) -> None:
         line = json.dumps(clean(event), separators=(",", ":"), ensure_ascii=False) + "\n"
-        try:
+        with self._named():
             self._file.write(line)
             self._file.flush()
-        except OSError as error:
-            error.filename = str(self.path)  # a full disk is not told of with a name
-            raise
         self._digest.update(line.encode("utf-8", "backslashreplace"))
 
     def sync(self) -> None:
@@ -95,7 +94,17 @@ class EventLog:
         return Mark(self._file.tell(), self._digest.hexdigest())
 
     def close(self) -> None:
-        self._file.close()
+        with self._named():  # what could not be written is tried once more
+            self._file.close()
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """A full disk is told of without a name."""
+        try:
+            yield
+        except OSError as error:
+            error.filename = str(self.path)
+            raise
 
 
 def _whole_lines(path: Path, size: int) -> int:
