@@ -30,7 +30,7 @@ PICTURES = [Image(b"red"), Image(b"green!"), Image(b"blue")]
 
 def recount(rollouts: Iterable[Rollout], beside: Callable[[Rollout], int] = lambda r: 0) -> tuple[int, int]:
     """Bytes of rollouts and of images, each thing once, by walking all of them."""
-    every = {(r.group_uid, r.member): r for r in rollouts}
+    every = {r.key: r for r in rollouts}
     arrays = ("completion_ids", "logprobs", "birth_logprobs", "reference_logprobs")
     total = sum(getattr(r, a).nbytes for r in every.values() for a in arrays if getattr(r, a) is not None)
     total += sum(len(r.text.encode()) + beside(r) for r in every.values())
@@ -101,22 +101,26 @@ def stored(part: Any) -> list[Rollout]:
 @given(steps=STEPS, frozen=st.booleans())
 def test_replay_bytes_are_those_of_a_recount(kind: str, steps: list[Any], frozen: bool) -> None:
     part, uid = replay_parts()[kind](), 0
-    advantage: Any = np.array([0.5, -0.5]) if frozen else 0.5
-    credit = Credit(advantage=advantage)
-    size = advantage.nbytes if frozen and kind in ("rollouts", "groups") else 0
+
+    def credit(r: Rollout) -> Credit:
+        return Credit(advantage=np.full(r.length, 0.5) if frozen else 0.5)
+
+    def beside(r: Rollout) -> int:
+        return 8 * r.length if frozen and kind in ("rollouts", "groups") else 0
+
     for step, (alive, dead, save, remember) in enumerate(steps, 1):
         fresh = [made(uid + i, step, i < alive) for i in range(alive + dead)]
         uid += len(fresh)
         part.compose(fresh, 4, step, lambda rollouts: [r.logprobs for r in rollouts])
         known = [g.remembering([r.logprobs if remember else None for r in g.rollouts], [None] * g.size) for g in fresh]
-        part.store([Placed(group=g, role=Role.fresh, credits=(credit,) * g.size) for g in known], step)
+        part.store([Placed(group=g, role=Role.fresh, credits=tuple(map(credit, g.rollouts))) for g in known], step)
         if save:
             arrays: dict[str, Any] = {}
             text = json.dumps(checkpoint._split(part.state_dict(), arrays))
             part = replay_parts()[kind]()
             part.load_state_dict(checkpoint._join(json.loads(text), arrays))
             part.load_state_dict(checkpoint._join(json.loads(text), arrays))  # over what is there
-        total, images = recount(stored(part), lambda r: size)
+        total, images = recount(stored(part), beside)
         assert (part.metrics()["replay/bytes"], part.metrics().get("replay/image_bytes", 0)) == (total, images)
 
 

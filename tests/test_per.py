@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from rollwise.advantage import group_advantage
-from rollwise.ledger import key
 from rollwise.records import Group, Role
 from rollwise.replay.rollouts import RolloutReplay
 from tests.test_resume import again
@@ -50,13 +49,13 @@ def test_every_replayed_row_is_the_row_that_was_born(
     """Credit, tokens and birth log-probs of every row, of all groups and members."""
     run = train(method, {**WARM, "log.rollouts": True, "objective.clip_high": 5.0})
     groups = [Group.from_json({k: v for k, v in g.items() if k != "step"}) for g in run.groups()]
-    of = {key(r): (g, i) for g in groups for i, r in enumerate(g.rollouts)}
+    of = {r.key: (g, i) for g in groups for i, r in enumerate(g.rollouts)}
     birth: dict[Any, np.ndarray] = {}
     seen: set[Any] = set()
     for batch, learned in batches:
         birth.update(undrawn)
         for row, prox in zip(batch.rows, learned.prox, strict=True):
-            group_, member = of[key(row.rollout)]
+            group_, member = of[row.rollout.key]
             wanted = group_advantage([r.reward for r in group_.rollouts], ddof=0)[member]
             assert row.credit.advantage == wanted
             np.testing.assert_array_equal(row.rollout.completion_ids, group_.rollouts[member].completion_ids)
@@ -64,14 +63,14 @@ def test_every_replayed_row_is_the_row_that_was_born(
             assert prox is not None and row.credit.teaches
             if row.role is Role.fresh:
                 assert row.rollout.birth_step == batch.step
-                birth[key(row.rollout)] = prox
+                birth[row.rollout.key] = prox
                 continue
-            seen.add(key(row.rollout))
+            seen.add(row.rollout.key)
             assert 1 <= row.age == batch.step - row.rollout.birth_step <= 10
-            np.testing.assert_array_equal(row.rollout.birth_logprobs, birth[key(row.rollout)])
-            assert not np.array_equal(prox, birth[key(row.rollout)]), "the policy has moved since"
-        assert len({key(r.rollout) for r in batch.rows}) == len(batch.rows)
-    assert len({uid for uid, _ in seen}) > 4 and {m for _, m in seen} == {0, 1, 2, 3}
+            np.testing.assert_array_equal(row.rollout.birth_logprobs, birth[row.rollout.key])
+            assert not np.array_equal(prox, birth[row.rollout.key]), "the policy has moved since"
+        assert len({r.rollout.key for r in batch.rows}) == len(batch.rows)
+    assert len({uid for uid, _, _ in seen}) > 4 and {m for _, m, _ in seen} == {0, 1, 2, 3}
     assert {bool(n) for n in run.metric("replay/rollouts")[:2]} == {False}
     assert min(run.metric("replay/rollouts")[2:]) > 0
 

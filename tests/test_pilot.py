@@ -12,7 +12,6 @@ from rollwise.allocation.buffer import PilotBuffer
 from rollwise.config.pilot import accepted, optimizer_updates, pilot_rollouts
 from rollwise.curriculum.mixture import Mixture
 from rollwise.curriculum.uniform import Uniform
-from rollwise.ledger import key
 from rollwise.records import (
     Group,
     Outcome,
@@ -104,7 +103,7 @@ def test_pilots_of_the_next_step_and_commits_of_this_one_share_a_round() -> None
         assert settled.slots == 2 and not settled.note
         for g in settled.groups:
             assert g.purpose is Purpose.whole and g.uid == g.prompt.group_uid
-            assert [key(r) for r in g.rollouts] == [(g.uid, m) for m in range(6)]
+            assert [(r.group_uid, r.member) for r in g.rollouts] == [(g.uid, m) for m in range(6)]
             assert {r.birth_step for r in g.rollouts[2:]} == {step}
             assert g.birth_step in range(1, step + 1)
     for r in of(rounds[0], Purpose.commit):

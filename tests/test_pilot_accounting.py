@@ -14,7 +14,7 @@ from rollwise.allocation.dynamic import Dynamic
 from rollwise.config import build
 from rollwise.curriculum.uniform import Uniform
 from rollwise.errors import UserError
-from rollwise.ledger import Ledger, key
+from rollwise.ledger import Ledger
 from rollwise.records import (
     Batch,
     Credit,
@@ -128,8 +128,8 @@ def test_every_rollout_has_one_outcome(
     a, twin = pilot(**given_), pilot(**given_)
     source, other = Uniform(Numbers(size), seed=seed), Uniform(Numbers(size), seed=seed)
     judge, ledger, left = luck(seed), Ledger(), budget
-    generated: set[tuple[str, int]] = set()
-    final: dict[tuple[str, int], Outcome] = {}
+    generated: set[tuple[str, int, int]] = set()
+    final: dict[tuple[str, int, int], Outcome] = {}
     for step, reload in enumerate(reloads, start=1):
         if left < a.least:
             break
@@ -149,7 +149,7 @@ def test_every_rollout_has_one_outcome(
             a.observe(groups)
             twin.observe(answered(requests, judge, step))
             ledger.generate(groups)
-            made = [key(r) for g in groups for r in g.rollouts]
+            made = [r.key for g in groups for r in g.rollouts]
             assert len(set(made)) == len(made) and not generated & set(made)
             generated |= set(made)
             committed += [r.prompt.group_uid for r in of(requests, Purpose.commit)]
@@ -170,9 +170,9 @@ def test_every_rollout_has_one_outcome(
         ends += [(o, g) for o, g in settled.outcomes if o is not Outcome.held]
         for outcome, g in ends:
             for r in g.rollouts:
-                assert key(r) not in final, "one end each"
-                final[key(r)] = outcome
-        held = {key(r) for g in lost(settled, Outcome.held) for r in g.rollouts}
+                assert r.key not in final, "one end each"
+                final[r.key] = outcome
+        held = {r.key for g in lost(settled, Outcome.held) for r in g.rollouts}
         assert not held & set(final) and held | set(final) == generated
         assert plan["capacity"] is None or len(a.buffer) <= plan["capacity"]
         scored_held = sum(r.scored for g in a.buffer.entries for r in g.rollouts)

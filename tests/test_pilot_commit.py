@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from rollwise.allocation.pilot import Pilot
+from rollwise.errors import UserError
 from rollwise.records import StopReason, Verdict, VerdictKind
 from rollwise.replay.recent import RecentGroups
 from rollwise.tasks.sort_digits import SortDigits
@@ -166,7 +167,8 @@ def test_resuming_while_prompts_wait(train: Train, monkeypatch: pytest.MonkeyPat
     assert resumed.weights() == whole.weights()
     train("pilot-commit", {**settings, "budget.steps": 2}, name="forgetful")
     monkeypatch.setattr(Pilot, "load_state_dict", lambda self, state: None)
-    assert again(whole.folder.parent / "forgetful", budget__steps=5).weights() != whole.weights(), "or nothing waited"
+    with pytest.raises(UserError, match="state of ledger: what it books as held is not what the allocation holds"):
+        again(whole.folder.parent / "forgetful", budget__steps=5)
 
 
 def test_a_failing_verifier_is_no_verdict(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:

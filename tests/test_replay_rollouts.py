@@ -19,7 +19,6 @@ from rollwise.config import build
 from rollwise.errors import UserError
 from rollwise.learner.batching import mini_batches
 from rollwise.learner.stats import TokenLog
-from rollwise.ledger import key
 from rollwise.objective import TokenStats
 from rollwise.records import Credit, Group, Placed, Role, Row, Verdict, VerdictKind
 from rollwise.replay.draw import log_priority, weighted_draw
@@ -76,7 +75,7 @@ def replayed(placed: list[Placed]) -> list[Placed]:
 
 
 def keys(placed: list[Placed]) -> list[tuple[str, int]]:
-    return [key(r) for p in placed for r in p.group.rollouts]
+    return [(r.group_uid, r.member) for p in placed for r in p.group.rollouts]
 
 
 # --- closed forms ----------------------------------------------------------------------------------------------------
@@ -219,7 +218,7 @@ def test_the_pool_holds_as_many_as_fresh_and_draw_together() -> None:
     new = s.seats[20:]
     assert keys(new) == [("10", i) for i in range(4)] + [("11", i) for i in range(4)]
     assert all(c.teaches for p in new for c in p.credits or ())
-    met = {key(r): r.birth_logprobs for p in new for r in p.group.rollouts}
+    met = {(r.group_uid, r.member): r.birth_logprobs for p in new for r in p.group.rollouts}
     assert {k for k, lp in met.items() if lp is not None} == set(keys(own_seats(own))) - set(keys(fresh))
 
 

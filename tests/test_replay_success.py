@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from rollwise.advantage import group_advantage
 from rollwise.learner.learner import Learner
-from rollwise.ledger import key
 from rollwise.records import Batch, Group, Placed, Role, Verdict, VerdictKind
 from rollwise.replay.success import SuccessReplay
 from tests.samples import group
@@ -152,16 +151,16 @@ def test_saving_and_loading_is_invisible(steps: list[Any], per_prompt: int) -> N
             state = twin.state_dict()
             twin = store(per_prompt=per_prompt)
             twin.load_state_dict(state)
-        before = {uid: {key(x.rollout) for x in kept} for uid, kept in s.successes.items()}
+        before = {uid: {x.rollout.key for x in kept} for uid, kept in s.successes.items()}
         a, b = (each.compose(fresh, len(fresh), step, nothing) for each in (s, twin))
-        assert [[key(r) for r in p.group.rollouts] for p in a] == [[key(r) for r in p.group.rollouts] for p in b]
+        assert [[r.key for r in p.group.rollouts] for p in a] == [[r.key for r in p.group.rollouts] for p in b]
         assert s.metrics() == twin.metrics()
         for placed, own in zip(a, fresh, strict=True):
             first = placed.group.rollouts[0]
             if own.pass_rate > 0 or not before.get(own.prompt.uid):
                 assert placed.group is own
             else:
-                assert first.correct and key(first) in before[own.prompt.uid]
+                assert first.correct and first.key in before[own.prompt.uid]
         for each in (s, twin):
             each.store(seats(fresh), step)
         assert all(len(kept) <= per_prompt for kept in s.successes.values())
@@ -181,7 +180,7 @@ def test_injections_through_the_real_loop(train: Train, monkeypatch: pytest.Monk
     born: dict[Any, Any] = {}
     injected = 0
     groups = [Group.from_json({k: v for k, v in g.items() if k != "step"}) for g in run.groups()]
-    prompts = {key(r): g.prompt.uid for g in groups for r in g.rollouts}
+    prompts = {r.key: g.prompt.uid for g in groups for r in g.rollouts}
     for batch in batches:
         units: dict[int, list[Any]] = {}
         for row in batch.rows:
@@ -195,11 +194,11 @@ def test_injections_through_the_real_loop(train: Train, monkeypatch: pytest.Monk
                 injected += 1
                 assert first.rollout.correct and not any(r.rollout.correct for r in rest)
                 assert first.age == batch.step - first.rollout.birth_step > 0
-                source = born[key(first.rollout)]
+                source = born[first.rollout.key]
                 np.testing.assert_array_equal(first.rollout.completion_ids, source.completion_ids)
-                assert prompts[key(first.rollout)] == prompts[key(rest[0].rollout)]
+                assert prompts[first.rollout.key] == prompts[rest[0].rollout.key]
                 assert all(r.credit.teaches for r in rows)
-            born.update({key(r.rollout): r.rollout for r in rows if r.role is Role.fresh})
+            born.update({r.rollout.key: r.rollout for r in rows if r.role is Role.fresh})
     assert injected > 3
     assert injected == run.ledger["replayed"]["rollouts"] == sum(run.metric("replay/rollouts"))
     alive = sum(g.informative for g in groups)

@@ -81,6 +81,10 @@ def test_a_part_that_is_not_restored_would_be_seen(train: Train, part: str, monk
 
     owner = {"curriculum": Uniform, "replay": RecentGroups, "learner": Learner}[part]
     monkeypatch.setattr(owner, "load_state_dict", lambda self, state: None)
+    if part == "learner":
+        with pytest.raises(UserError, match="state of ledger: its updates are not those of the learner"):
+            again(whole.folder.parent / "cut", budget__steps=5)
+        return
     cut = again(whole.folder.parent / "cut", budget__steps=5)
     assert cut.weights() != whole.weights()
 
@@ -524,7 +528,8 @@ def test_what_a_reset_allowed_holds_however_the_run_goes_on(tmp_path: Path) -> N
     reset = ["--resume-reset", "optimizer", "--set", "learner.lr=1e-5", "--set", "budget.steps=2"]
     assert main(["resume", str(output), *reset, "--quiet"]) == 0
     state = checkpoint.load(output / "checkpoints" / "step_2")
-    assert state["config"]["learner"]["lr"] == 1e-5 and state["loop"]["learner"]["moments"] == {}
+    moments = state["loop"]["learner"]["moments"].values()
+    assert state["config"]["learner"]["lr"] == 1e-5 and not any(v.any() for each in moments for v in each.values())
     assert main(["resume", str(output), "--set", "budget.steps=4", "--quiet"]) == 0
     steps = [json.loads(line) for line in (output / "events.jsonl").read_text().splitlines()]
     assert [e["step"] for e in steps if e["event"] == "step"] == [1, 2, 3, 4]

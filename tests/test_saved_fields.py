@@ -35,8 +35,6 @@ HARMLESS = {
     ("seconds",): "the clock's; tested with the budget",
     ("curriculum", "predicted"): "shown again only by a step that draws nothing",
     ("curriculum", "shown"): "for whoever asks between two steps",
-    ("ledger", "updates"): "taken from the learner in every step",
-    ("ledger", "skipped_updates"): "taken from the learner in every step",
 }
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -417,7 +418,8 @@ def test_a_staged_run_switches_resets_and_resumes_exactly(mixed: Callable[..., F
         part = mixed("popo", {**more, "budget.steps": cut}, name=name)
         if cut == 6:
             learner = checkpoint.load(part.folder / "checkpoints" / "step_6")["loop"]["learner"]
-            assert learner["moments"] == {} and learner["updates"] > 0
+            assert learner["updates"] > 0
+            assert not any(np.any(value) for of in learner["moments"].values() for value in of.values())
         resumed = again(part.folder, budget__steps=8)
         assert without_settings(resumed.events) == without_settings(whole.events)
         assert resumed.weights() == whole.weights()

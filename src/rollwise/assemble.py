@@ -156,7 +156,7 @@ def make_loop(
         sampler_cap=parts.sampler_cap(config),
     )
     sampler = parts.sampler(config, policy, lambda: learner.updates)
-    return wired(config, tasks, sampler, learner, watcher, interrupted)
+    return wired(config, tasks, sampler, learner, policy.vocab_size, watcher, interrupted)
 
 
 def needs_reference(config: RunConfig) -> bool:
@@ -169,6 +169,7 @@ def wired(
     tasks: Mapping[str, Task],
     sampler: Sampler,
     learner: StepLearner,
+    vocab_size: int,
     watcher: Watcher,
     interrupted: Callable[[], bool],
 ) -> Loop:
@@ -220,6 +221,7 @@ def wired(
         eval=config.eval,
         checkpoint_every=config.checkpoint.every,
         watcher=watcher,
+        vocab_size=vocab_size,
         tasks=list(tasks) if len(tasks) > 1 else (),
         reset={"optimizer": learner.reset, "replay": as_now(replay)},
         interrupted=interrupted,

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from rollwise.config import GuardConfig
-from rollwise.state import check_keys
+from rollwise.state import check_keys, listed, number, odd, whole
 
 WATCHED = ("frac_reward_zero_std", "dead/all_right", "dead/all_wrong", "entropy")
+SIGNS = ("all_right", "all_wrong", "dead", "entropy")
 
 
 class Alarm(NamedTuple):
@@ -72,5 +73,10 @@ class Guard:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_keys(state, {"recent", "entropy_at_start", "seen", "idle"}, "guard")
-        self.recent = [list(row) for row in state["recent"]]
-        self.entropy_at_start, self.seen, self.idle = state["entropy_at_start"], list(state["seen"]), state["idle"]
+        recent = [listed(row, "guard, recent", len(WATCHED)) for row in listed(state["recent"], "guard, recent")]
+        if not set(listed(state["seen"], "guard, seen")) <= set(SIGNS):
+            raise odd("guard, seen", f"some of {SIGNS}", state["seen"])
+        entropy = state["entropy_at_start"]
+        self.recent = [[number(value, "guard, recent") for value in row] for row in recent]
+        self.entropy_at_start = None if entropy is None else number(entropy, "guard, entropy_at_start")
+        self.seen, self.idle = list(state["seen"]), whole(state["idle"], "guard, idle")

@@ -19,23 +19,23 @@ class Holding:
     def __init__(self) -> None:
         self.bytes = 0
         self.image_bytes = 0
-        self._rollouts: dict[tuple[str, int], list[int]] = {}  # times stored, bytes
-        self._prompts: dict[str, list[int]] = {}  # members stored, bytes of the prompt's ids
+        self._rollouts: dict[tuple[str, int, int], list[int]] = {}  # by key: times stored, bytes
+        self._prompts: dict[tuple[str, int], int] = {}  # by group and bytes of the prompt's ids: members stored
         self._images: dict[Image, int] = {}  # members stored that have it
 
     def add(self, rollouts: Iterable[Rollout], beside: int = 0) -> None:
         """They are stored once more, each with `beside` bytes that belong to it."""
         for r in rollouts:
-            entry = self._rollouts.setdefault((r.group_uid, r.member), [0, 0])
+            entry = self._rollouts.setdefault(r.key, [0, 0])
             entry[0] += 1
             if entry[0] > 1:
                 continue
             entry[1] = beside + _own(r)
             self.bytes += entry[1]
-            prompt = self._prompts.setdefault(r.group_uid, [0, r.prompt_ids.nbytes])
-            prompt[0] += 1
-            if prompt[0] == 1:
-                self.bytes += prompt[1]
+            prompt = r.group_uid, r.prompt_ids.nbytes
+            self._prompts[prompt] = self._prompts.get(prompt, 0) + 1
+            if self._prompts[prompt] == 1:
+                self.bytes += r.prompt_ids.nbytes
             for image in r.images:
                 self._images[image] = self._images.get(image, 0) + 1
                 if self._images[image] == 1:
@@ -44,17 +44,17 @@ class Holding:
     def drop(self, rollouts: Iterable[Rollout]) -> None:
         """They are stored once less."""
         for r in rollouts:
-            entry = self._rollouts[r.group_uid, r.member]
+            entry = self._rollouts[r.key]
             entry[0] -= 1
             if entry[0]:
                 continue
-            del self._rollouts[r.group_uid, r.member]
+            del self._rollouts[r.key]
             self.bytes -= entry[1]
-            prompt = self._prompts[r.group_uid]
-            prompt[0] -= 1
-            if not prompt[0]:
-                del self._prompts[r.group_uid]
-                self.bytes -= prompt[1]
+            prompt = r.group_uid, r.prompt_ids.nbytes
+            self._prompts[prompt] -= 1
+            if not self._prompts[prompt]:
+                del self._prompts[prompt]
+                self.bytes -= r.prompt_ids.nbytes
             for image in r.images:
                 self._images[image] -= 1
                 if not self._images[image]:

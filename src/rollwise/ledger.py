@@ -10,14 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rollwise.records import Batch, Group, Outcome, Purpose, Rollout, Settled
-from rollwise.state import check_keys
-
-Key = tuple[str, int]
-
-
-def key(rollout: Rollout) -> Key:
-    """Identity of a rollout: (group, member)."""
-    return rollout.group_uid, rollout.member
+from rollwise.state import check_keys, number, whole
 
 
 class Count:
@@ -40,7 +33,7 @@ class Count:
     @staticmethod
     def from_json(data: dict[str, int]) -> Count:
         check_keys(data, {"rollouts", "tokens"}, "ledger")
-        return Count(**data)
+        return Count(**{name: whole(n, f"ledger, {name}") for name, n in data.items()})
 
 
 def price_of_a_group(settled: Settled, fresh: Sequence[Group]) -> float | None:
@@ -92,11 +85,11 @@ class Ledger:
         from an earlier step leaves that account; a row of the batch that the allocation did not hand over is a replayed
         use."""
         taught = {row.unit for row in batch.rows if row.credit.teaches}
-        seated = {key(row.rollout): row for row in batch.rows}
-        handed = {key(r): group for group in settled.groups for r in group.rollouts}
+        seated = {row.rollout.key: row for row in batch.rows}
+        handed = {r.key: group for group in settled.groups for r in group.rollouts}
         for group in settled.groups:
             for rollout in group.rollouts:
-                row = seated.get(key(rollout))
+                row = seated.get(rollout.key)
                 if row is not None and (not row.credit.counts or (row.unit in taught and row.credit.cut)):
                     outcome = Outcome.truncated
                 elif row is not None and row.unit in taught:
@@ -151,15 +144,16 @@ class Ledger:
     state_dict = to_json
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        if set(state) != set(self.to_json()) or set(state["outcomes"]) != {o.value for o in Outcome}:
-            raise ValueError("state of ledger: its entries are not those of this version")
+        check_keys(state, set(self.to_json()), "ledger")
+        check_keys(state["outcomes"], {o.value for o in Outcome}, "ledger")
+        check_keys(state["refill"], {"rollouts", "unknown"}, "ledger")
         self.generated = Count.from_json(state["generated"])
         self.outcomes = {o: Count.from_json(state["outcomes"][o.value]) for o in Outcome}
         self.replayed = Count.from_json(state["replayed"])
         self.evaluation = Count.from_json(state["evaluation"])
-        self.rounds = state["rounds"]
-        self.updates = state["updates"]
-        self.skipped_updates = state["skipped_updates"]
-        self.idle_steps = state["idle_steps"]
-        self.refill_rollouts = state["refill"]["rollouts"]
-        self.refill_unknown = state["refill"]["unknown"]
+        for name in ("rounds", "updates", "skipped_updates", "idle_steps"):
+            setattr(self, name, whole(state[name], f"ledger, {name}"))
+        self.refill_rollouts = number(state["refill"]["rollouts"], "ledger, refill", least=0)
+        self.refill_unknown = whole(state["refill"]["unknown"], "ledger, refill")
+        if not self.balanced():
+            raise ValueError("state of ledger: a rollout has no outcome, or two")

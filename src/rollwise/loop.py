@@ -20,12 +20,12 @@ from rollwise.curriculum.base import Curriculum
 from rollwise.evaluate import Evaluation
 from rollwise.guard import Alarm, Guard
 from rollwise.learner.base import Learned, StepLearner
-from rollwise.ledger import Ledger, key
+from rollwise.ledger import Count, Ledger
 from rollwise.metrics import of_batch, of_groups, of_tasks, unjudged
 from rollwise.records import Batch, Credit, Group, Outcome, Placed, Request, Role, Row, StepRecord
 from rollwise.reflection import Patterns, reflection
 from rollwise.replay.base import Replay
-from rollwise.state import Saved
+from rollwise.state import Saved, check_keys, number, whole
 
 NOT_FINITE = "the model's own log-probs are not finite: its weights are spoilt, resume from an earlier checkpoint"
 NO_PROMPT = "the curriculum has no prompt left to draw"
@@ -58,6 +58,7 @@ class Loop:
     eval: EvalConfig
     checkpoint_every: int | None
     watcher: Watcher
+    vocab_size: int
     tasks: Sequence[str] = ()  # names of the data sets, where there is more than one
     patterns: Patterns = field(default_factory=dict)  # signs of reflection to count
     measured: Callable[[], dict[str, float]] = dict  # what was measured since the last call, beside the records
@@ -170,12 +171,12 @@ class Loop:
         return [e if seat.credits is None else seat.credits for seat, e in zip(placed, estimated, strict=True)]
 
     def _batch(self, placed: Sequence[Placed], credits: Sequence[tuple[Credit, ...]], handed: Sequence[Group]) -> Batch:
-        fresh = {key(r) for g in handed for r in g.rollouts}
+        fresh = {r.key for g in handed for r in g.rollouts}
         rows = [
             Row(
                 rollout=rollout,
                 credit=credit,
-                role=Role.fresh if key(rollout) in fresh else Role.replay,
+                role=Role.fresh if rollout.key in fresh else Role.replay,
                 unit=unit,
                 age=self.step - rollout.birth_step,
             )
@@ -188,10 +189,10 @@ class Loop:
         """The step's fresh groups with the trainer's log-probs of this step and their credits, for replay to store.
         A group that is not in the batch could not teach: its credits are zero. Members that the allocation held from an
         earlier step were not born under this step's policy: they keep the sampler's log-probs."""
-        at = {key(row.rollout): i for i, row in enumerate(batch.rows)}
+        at = {row.rollout.key: i for i, row in enumerate(batch.rows)}
 
         def found(values: Sequence[Any], group: Group) -> list[Any]:
-            return [values[at[key(r)]] if key(r) in at else None for r in group.rollouts]
+            return [values[at[r.key]] if r.key in at else None for r in group.rollouts]
 
         def birth(group: Group) -> list[Any]:
             prox = found(learned.prox, group)
@@ -260,16 +261,43 @@ class Loop:
 
     def load_state_dict(self, state: dict[str, Any], *, anew: Collection[str] = ()) -> None:
         """`anew` names parts that begin anew instead: their saved state is not looked at. What an allocation that
-        begins anew had held for a later step is booked as lost."""
-        expected = {"step", "seconds", "evaluated_at", *self.parts()}
-        if set(state) != expected:
-            raise ValueError(f"state of the loop: expected {sorted(expected)}, found {sorted(state)}")
+        begins anew had held for a later step is booked as lost; it does so with the curriculum, which drew that."""
+        check_keys(state, {"step", "seconds", "evaluated_at", *self.parts()}, "the loop")
+        step = whole(state["step"], "the loop, step")
+        seconds = number(state["seconds"], "the loop, seconds", least=0)
+        evaluated_at = whole(state["evaluated_at"], "the loop, evaluated_at", least=-1, most=step)
+        forgotten = {*anew, "allocation"} if "curriculum" in anew else set(anew)
         for name, part in self.parts().items():
-            if name not in anew:
+            if name not in forgotten:
                 part.load_state_dict(state[name])
-        if "allocation" in anew:
+        if "allocation" in forgotten:
             self.ledger.give_up_held()
-        self.step, self.seconds, self._evaluated_at = state["step"], state["seconds"], state["evaluated_at"]
+        self._check_agreement(step)
+        self.step, self.seconds, self._evaluated_at = step, seconds, evaluated_at
+
+    def _check_agreement(self, step: int) -> None:
+        """That the parts tell of one run at that step. Raises ValueError."""
+        waiting, held = self.allocation.stored(), self.ledger.outcomes[Outcome.held]
+        scored = Count()
+        scored.add(r for _, group in waiting for r in group.rollouts if r.scored)
+        if (scored.rollouts, scored.tokens) != (held.rollouts, held.tokens):
+            raise ValueError("state of ledger: what it books as held is not what the allocation holds")
+        if (self.ledger.updates, self.ledger.skipped_updates) != (self.learner.updates, self.learner.skipped):
+            raise ValueError("state of ledger: its updates are not those of the learner")
+        if max(self.ledger.idle_steps, self.guard.idle) > step:
+            raise ValueError(f"state of the loop: step {step} has more idle steps before it")
+        for since, group in (*waiting, *self.replay.stored()):
+            if max(since, *(r.birth_step for r in group.rollouts)) > step:
+                raise ValueError(f"state of the loop: step {step} holds a group that is newer, {group.uid!r}")
+            if any(
+                ids.max(initial=0) >= self.vocab_size
+                for r in group.rollouts
+                for ids in (r.prompt_ids, r.completion_ids)
+            ):
+                raise ValueError(f"state of the loop: group {group.uid!r} has token ids that this model has not")
+        for _, group in waiting:
+            if not self.curriculum.has(group.prompt):
+                raise ValueError(f"state of allocation: prompt {group.prompt.uid!r} is not one of this run's")
 
 
 class _timed:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from rollwise.image import Image as Image
+from rollwise.state import check_keys, listed, number, odd, series, string, whole
 
 IDS = np.int32
 LOGP = np.float32
@@ -87,7 +89,12 @@ class Verdict:
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Verdict:
-        return Verdict(kind=VerdictKind(data["kind"]), score=data["score"], detail=data["detail"])
+        check_keys(data, {"kind", "score", "detail"}, "a verdict")
+        return Verdict(
+            kind=VerdictKind(data["kind"]),
+            score=number(data["score"], "a verdict, score"),
+            detail=string(data["detail"], "a verdict, detail"),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +128,25 @@ class Prompt:
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Prompt:
-        return Prompt(**{**data, "images": tuple(Image.from_json(i) for i in data.get("images", ()))})
+        images = listed(data.get("images", []), "a prompt, images")
+        check_keys({**data, "images": images}, {f.name for f in dataclasses.fields(Prompt)}, "a prompt")
+        if (data["messages"] is None) == (data["text"] is None):
+            raise odd("a prompt", "messages or a text", data)
+        for each in (data["meta"], *listed(data["messages"] or [], "a prompt, messages")):
+            if type(each) is not dict:
+                raise odd("a prompt", "objects as its meta and messages", each)
+        json.dumps(data, allow_nan=False)  # what it raises for a NaN would else be raised by the next checkpoint
+        return Prompt(
+            uid=string(data["uid"], "a prompt, uid"),
+            messages=data["messages"],
+            text=None if data["text"] is None else string(data["text"], "a prompt, text"),
+            images=tuple(Image.from_json(string(i, "a prompt, image")) for i in images),
+            answer=data["answer"],
+            task=string(data["task"], "a prompt, task"),
+            occurrence=whole(data["occurrence"], "a prompt, occurrence"),
+            row=whole(data["row"], "a prompt, row", least=-1),
+            meta=data["meta"],
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +159,15 @@ class Sampling:
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Sampling:
+        check_keys(data, {"temperature", "top_p", "max_completion_length"}, "a rollout's sampling")
+        return Sampling(
+            temperature=number(data["temperature"], "a rollout's sampling, temperature", least=0),
+            top_p=number(data["top_p"], "a rollout's sampling, top_p", least=0, most=1),
+            max_completion_length=whole(data["max_completion_length"], "a rollout's sampling, length", least=1),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +198,11 @@ class Rollout:
     birth_logprobs: np.ndarray | None = None  # float32 [T]: the trainer's own log-probs at birth, once it has met it
     reference_logprobs: np.ndarray | None = None  # float32 [T]: the frozen reference's, where a KL term is used
     images: tuple[Image, ...] = ()  # the prompt's own, which `prompt_ids` has places for; in JSON they stand there only
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """Its identity. A curriculum that begins anew draws a prompt with the same group uid again, in a later step."""
+        return self.group_uid, self.member, self.birth_step
 
     @property
     def scored(self) -> bool:
@@ -207,25 +246,43 @@ class Rollout:
 
     @staticmethod
     def from_json(data: dict[str, Any], images: tuple[Image, ...] = ()) -> Rollout:
-        def logp(a: list[float] | None) -> np.ndarray | None:
-            return None if a is None else np.asarray(a, dtype=LOGP)
+        def logp(name: str) -> np.ndarray | None:
+            return None if data[name] is None else series(data[name], f"a rollout, {name}", LOGP)
 
+        check_keys(data, {f.name for f in dataclasses.fields(Rollout)} - {"images"}, "a rollout")
         return Rollout(
-            group_uid=data["group_uid"],
-            member=data["member"],
-            prompt_ids=np.asarray(data["prompt_ids"], dtype=IDS),
-            completion_ids=np.asarray(data["completion_ids"], dtype=IDS),
-            logprobs=np.asarray(data["logprobs"], dtype=LOGP),
-            sampling=Sampling(**data["sampling"]),
+            group_uid=string(data["group_uid"], "a rollout, group_uid"),
+            member=whole(data["member"], "a rollout, member"),
+            prompt_ids=series(data["prompt_ids"], "a rollout, prompt_ids", IDS),
+            completion_ids=series(data["completion_ids"], "a rollout, completion_ids", IDS),
+            logprobs=series(data["logprobs"], "a rollout, logprobs", LOGP),
+            sampling=Sampling.from_json(data["sampling"]),
             stop=StopReason(data["stop"]),
-            text=data["text"],
-            birth_step=data["birth_step"],
+            text=string(data["text"], "a rollout, text"),
+            birth_step=whole(data["birth_step"], "a rollout, birth_step"),
             verdict=None if data["verdict"] is None else Verdict.from_json(data["verdict"]),
-            reward=float("nan") if data["reward"] is None else data["reward"],
-            birth_logprobs=logp(data["birth_logprobs"]),
-            reference_logprobs=logp(data["reference_logprobs"]),
+            reward=float("nan") if data["reward"] is None else number(data["reward"], "a rollout, reward"),
+            birth_logprobs=logp("birth_logprobs"),
+            reference_logprobs=logp("reference_logprobs"),
             images=images,
-        )
+        ).sound()
+
+    def sound(self) -> Rollout:
+        """The rollout itself. Raises ValueError where its parts, each of its type, do not fit together."""
+        of_tokens = (self.logprobs, self.birth_logprobs, self.reference_logprobs)
+        known = [a for a in of_tokens if a is not None]
+        faults = {
+            "no prompt": not len(self.prompt_ids),
+            "negative token ids": min(self.prompt_ids.min(initial=0), self.completion_ids.min(initial=0)) < 0,
+            "no tokens": not self.length and self.stop is not StopReason.aborted,
+            "more tokens than were allowed": self.length > self.sampling.max_completion_length,
+            "other log-probs than tokens": any(len(a) != self.length for a in known),
+            "log-probs that are none": not all(np.isfinite(a).all() and a.max(initial=0) < 1 for a in known),
+            "a verdict and no reward": self.scored and not math.isfinite(self.reward),
+        }
+        if found := [fault for fault, there in faults.items() if there]:
+            raise ValueError(f"state of a rollout: member {self.member} of {self.group_uid!r} has {found[0]}")
+        return self
 
 
 INFORMATIVE_TOL = 1e-6
@@ -243,6 +300,11 @@ class Group:
     @property
     def size(self) -> int:
         return len(self.rollouts)
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Its identity; see `Rollout.key`."""
+        return self.uid, self.birth_step
 
     def remembering(self, birth: Sequence[np.ndarray | None], reference: Sequence[np.ndarray | None]) -> Group:
         """The group with the trainer's log-probs written into members that have none yet; never over stored ones."""
@@ -300,14 +362,31 @@ class Group:
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Group:
+        check_keys(data, {"uid", "prompt", "rollouts", "purpose"}, "a group")
         prompt = Prompt.from_json(data["prompt"])
-        rollouts = [Rollout.from_json(r, prompt.images) for r in data["rollouts"]]
+        rollouts = [Rollout.from_json(r, prompt.images) for r in listed(data["rollouts"], "a group, rollouts")]
+        if any(not np.array_equal(r.prompt_ids, rollouts[0].prompt_ids) for r in rollouts):
+            raise ValueError(f"state of a group: members of {data['uid']!r} have different prompts")
         return Group(
-            uid=data["uid"],
+            uid=string(data["uid"], "a group, uid"),
             prompt=prompt,
             rollouts=tuple(dataclasses.replace(r, prompt_ids=rollouts[0].prompt_ids) for r in rollouts),
             purpose=Purpose(data["purpose"]),
-        )
+        ).sound()
+
+    def sound(self) -> Group:
+        """The group itself. Raises ValueError where it has no member, one twice, or one of another group."""
+        members = {r.member for r in self.rollouts if r.group_uid == self.uid}
+        if not members or len(members) < self.size:
+            raise ValueError(f"state of a group: {self.uid!r} has other members than its own")
+        return self
+
+
+def check_distinct(groups: Sequence[Group], what: str) -> None:
+    """Raises ValueError where a rollout stands twice among those read back."""
+    keys = [r.key for g in groups for r in g.rollouts]
+    if len(set(keys)) < len(keys):
+        raise ValueError(f"state of {what}: a rollout stands in it twice")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

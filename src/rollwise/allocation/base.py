@@ -49,6 +49,10 @@ class Allocation(Part, Protocol):
         """What the step has come to. Ends the step."""
         ...
 
+    def stored(self) -> list[tuple[int, Group]]:
+        """The groups held for a later step, each with the step since when."""
+        ...
+
     @property
     def least(self) -> int:
         """Rollouts the next step needs at least."""

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from rollwise import seeds
 from rollwise.holding import Holding
-from rollwise.records import Group
-from rollwise.state import check_keys
+from rollwise.records import Group, check_distinct
+from rollwise.state import check_keys, listed, odd
 
 Pick = Literal["random", "max_variance", "newest", "oldest"]
 
@@ -83,10 +83,14 @@ class PilotBuffer:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_keys(state, {"entries"}, "pilot buffer")
+        entries = [Group.from_json(g) for g in listed(state["entries"], "pilot buffer, entries")]
+        if self.capacity is not None and len(entries) > self.capacity:
+            raise odd("pilot buffer, entries", f"up to {self.capacity}", entries)
+        check_distinct(entries, "pilot buffer")
         self.clear()
-        for group in state["entries"]:
-            self.entries.append(Group.from_json(group))
-            self.held.add(self.entries[-1].rollouts)
+        for group in entries:
+            self.entries.append(group)
+            self.held.add(group.rollouts)
 
 
 def _variance(group: Group) -> float:

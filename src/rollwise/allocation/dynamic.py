@@ -12,8 +12,8 @@ from typing import Any, Literal
 from rollwise.allocation.base import Prompts
 from rollwise.allocation.bounds import NO_DATA, Bounds
 from rollwise.holding import Holding
-from rollwise.records import Group, Outcome, Request, Settled
-from rollwise.state import check_keys
+from rollwise.records import Group, Outcome, Request, Settled, check_distinct
+from rollwise.state import check_keys, listed
 
 
 class Dynamic:
@@ -71,6 +71,9 @@ class Dynamic:
         for group in groups:
             self.held.add(group.rollouts)
 
+    def stored(self) -> list[tuple[int, Group]]:
+        return [(g.birth_step, g) for g in self.carried]
+
     def metrics(self) -> dict[str, float]:
         return {"surplus_carried": float(len(self.carried)), **self.held.metrics("allocation")}
 
@@ -79,5 +82,7 @@ class Dynamic:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_keys(state, {"carried"}, "allocation")
-        self._carry([Group.from_json(g) for g in state["carried"]])
+        carried = [Group.from_json(g) for g in listed(state["carried"], "allocation, carried")]
+        check_distinct(carried, "allocation, carried")
+        self._carry(carried)
         self._begin()

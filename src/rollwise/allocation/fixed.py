@@ -34,6 +34,9 @@ class Fixed:
         groups, self._groups = self._groups or [], None
         return Settled(groups=tuple(groups), slots=self.prompts, wanted=self.prompts)
 
+    def stored(self) -> list[tuple[int, Group]]:
+        return []
+
     def metrics(self) -> dict[str, float]:
         return {}
 

@@ -30,7 +30,7 @@ from rollwise.allocation.base import Prompts
 from rollwise.allocation.bounds import NO_DATA, Bounds
 from rollwise.allocation.buffer import PilotBuffer
 from rollwise.records import Group, Outcome, Prompt, Purpose, Request, Settled, mean
-from rollwise.state import check_keys
+from rollwise.state import check_keys, listed, whole
 
 
 class Pilot:
@@ -143,7 +143,7 @@ class Pilot:
 
     def observe(self, groups: Sequence[Group]) -> None:
         # An allocation may begin in the middle of a run: the step is that of what was born in it.
-        self.step = max([self.step, *(r.birth_step for g in groups for r in g.rollouts)])
+        self.step = max((r.birth_step for g in groups for r in g.rollouts), default=self.step)
         for group in groups:
             if group.purpose is Purpose.pilot:
                 self._judge(group)
@@ -195,6 +195,9 @@ class Pilot:
             "commit/pass_rate": mean([c.pass_rate for _, c in self.used if c.scored_rewards()]),
         }
 
+    def stored(self) -> list[tuple[int, Group]]:
+        return [(g.birth_step, g) for g in self.buffer.entries]
+
     def metrics(self) -> dict[str, float]:
         return self._metrics
 
@@ -203,8 +206,17 @@ class Pilot:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_keys(state, {"step", "era", "left", "buffer"}, "allocation")
-        self.step, self.left = state["step"], state["left"]
-        stage, epoch = state["era"]
-        self.era = (stage, epoch)
+        step, left = whole(state["step"], "allocation, step", least=1), whole(state["left"], "allocation, left")
+        stage, epoch = (whole(n, "allocation, era") for n in listed(state["era"], "allocation, era", 2))
         self.buffer.load_state_dict(state["buffer"])
+        for group in self.buffer.entries:
+            members = range(self.pilot_rollouts)
+            if [r.member for r in group.rollouts] != list(members) or group.purpose is not Purpose.pilot:
+                raise ValueError(f"state of pilot buffer: {group.uid!r} is no pilot of {self.pilot_rollouts}")
+            if (
+                not self.p_lower <= group.pass_rate <= self.p_upper
+                or not 1 <= step - group.birth_step <= 1 + self.buffer.max_age
+            ):
+                raise ValueError(f"state of pilot buffer: {group.uid!r} would not wait for a commit at step {step}")
+        self.step, self.left, self.era = step, left, (stage, epoch)
         self._begin()

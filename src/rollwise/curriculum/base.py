@@ -44,6 +44,10 @@ class Curriculum(Part, Protocol):
         """Stage and epoch: another value as soon as an epoch is over, whether drawn to its end or left by a stage."""
         ...
 
+    def has(self, prompt: Prompt) -> bool:
+        """Whether the prompt, read back from a checkpoint, is one that this curriculum draws."""
+        ...
+
     def next_epoch(self) -> None:
         """Leave out what remains of the running epoch."""
         ...

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rollwise.records import Group, Purpose
-from rollwise.state import check_keys
+from rollwise.state import array, check_keys, rows
 
 
 class DropSolved:
@@ -66,10 +66,16 @@ class DropSolved:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_keys(state, {"rows", "epoch", "right", "scored", "dropped"}, "curriculum.drop_solved")
+        at = rows(state["rows"], "curriculum.drop_solved, rows", self.size)
+        epoch, right, scored = (
+            array(state[name], f"curriculum.drop_solved, {name}", np.int32, (len(at),), least=0)
+            for name in ("epoch", "right", "scored")
+        )
+        dropped = array(state["dropped"], "curriculum.drop_solved, dropped", np.bool_, (len(at),))
+        if (right > scored).any():
+            raise ValueError("state of curriculum.drop_solved: more rollouts are right than have a verdict")
         self.forget()
-        rows = np.asarray(state["rows"])
-        for name in ("epoch", "right", "scored", "dropped"):
-            getattr(self, name)[rows] = state[name]
+        self.epoch[at], self.right[at], self.scored[at], self.dropped[at] = epoch, right, scored, dropped
 
 
 class Evict:
@@ -121,5 +127,7 @@ class Evict:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_keys(state, {"rows", "solved"}, "curriculum.evict")
+        at = rows(state["rows"], "curriculum.evict, rows", self.size)
+        solved = array(state["solved"], "curriculum.evict, solved", np.int32, (len(at),), least=0)
         self.forget()
-        self.solved[np.asarray(state["rows"])] = state["solved"]
+        self.solved[at] = solved

@@ -10,7 +10,7 @@ from rollwise import seeds
 from rollwise.curriculum.base import Turn
 from rollwise.curriculum.uniform import Uniform
 from rollwise.records import Group, Prompt
-from rollwise.state import check_keys
+from rollwise.state import check_keys, number, odd, whole
 
 
 class Mixture:
@@ -88,6 +88,9 @@ class Mixture:
             self.credit[order[-1]] -= 1
         return order
 
+    def has(self, prompt: Prompt) -> bool:
+        return prompt.task in self.parts and self.parts[prompt.task].has(prompt)
+
     def observe(self, groups: Sequence[Group]) -> None:
         for name, part in self.parts.items():
             part.observe([g for g in groups if g.prompt.task == name])
@@ -130,5 +133,14 @@ class Mixture:
         check_keys(state["parts"], set(self.parts), "curriculum.mixture")
         for name, part in self.parts.items():
             part.load_state_dict(state["parts"][name])
-        self.weights, self.turns = dict(state["weights"]), state["turns"]
-        self.first, self.credit = dict(state["first"]), dict(state["credit"])
+        weights = {name: number(w, "curriculum.mixture, weights", least=0) for name, w in state["weights"].items()}
+        if not weights or not set(weights) <= set(self.parts) or not all(weights.values()):
+            raise odd("curriculum.mixture, weights", f"some of {sorted(self.parts)}, above 0", state["weights"])
+        check_keys(state["first"], set(weights), "curriculum.mixture, first")
+        check_keys(state["credit"], set(weights), "curriculum.mixture, credit")
+        self.first = {
+            name: whole(state["first"][name], "curriculum.mixture, first", most=self.parts[name].epoch)
+            for name in weights
+        }
+        self.credit = {name: number(state["credit"][name], "curriculum.mixture, credit") for name in weights}
+        self.weights, self.turns = weights, whole(state["turns"], "curriculum.mixture, turns", least=1)

@@ -27,7 +27,7 @@ from rollwise.curriculum.base import Source
 from rollwise.curriculum.thompson import beta
 from rollwise.curriculum.uniform import Filter, Uniform
 from rollwise.records import Group
-from rollwise.state import check_keys
+from rollwise.state import array, check_keys, number, rows, whole
 
 Strategy = Literal["topk", "threshold", "uniform"]
 
@@ -121,9 +121,13 @@ class Mopps(Uniform):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_keys(state, {"epochs", "rows", "posterior", "draws", "predicted"}, "curriculum.mopps")
+        at = rows(state["rows"], "curriculum.mopps, rows", len(self.source))
+        least = np.nextafter(0, 1)
+        posterior = array(state["posterior"], "curriculum.mopps, posterior", np.float64, (2, len(at)), least=least)
+        draws = whole(state["draws"], "curriculum.mopps, draws")
+        predicted = number(state["predicted"], "curriculum.mopps, predicted", least=0, most=1)
         super().load_state_dict(state["epochs"])
         self._start()
-        rows = np.asarray(state["rows"])
-        self.posterior[:, rows] = state["posterior"]
-        self.seen[rows] = True
-        self.draws, self.predicted = state["draws"], state["predicted"]
+        self.posterior[:, at] = posterior
+        self.seen[at] = True
+        self.draws, self.predicted = draws, predicted

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from rollwise.curriculum.base import Turn
 from rollwise.curriculum.mixture import Mixture
 from rollwise.records import Group, Prompt, mean
-from rollwise.state import check_keys
+from rollwise.state import check_keys, listed, number, whole
 
 Metric = Literal["accuracy", "reward", "mean_length"]
 
@@ -77,6 +77,9 @@ class Stages:
 
     def next_epoch(self) -> None:
         self.mixture.next_epoch()
+
+    def has(self, prompt: Prompt) -> bool:
+        return self.mixture.has(prompt)
 
     def observe(self, groups: Sequence[Group]) -> None:
         self.mixture.observe(groups)
@@ -143,13 +146,19 @@ class Stages:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_keys(state, {"mixture", "number", "shown", "steps", "recent", "best", "waited"}, "curriculum.stages")
-        if state["number"] >= len(self.stages):
-            raise ValueError(f"state of curriculum: stage {state['number'] + 1}; this run has {len(self.stages)}")
+        stage = whole(state["number"], "curriculum.stages, number", most=len(self.stages) - 1)
+        shown = whole(state["shown"], "curriculum.stages, shown", most=stage)
+        steps = whole(state["steps"], "curriculum.stages, steps")
+        waited = whole(state["waited"], "curriculum.stages, waited", most=steps)
+        best = None if state["best"] is None else number(state["best"], "curriculum.stages, best")
+        recent = [number(v, "curriculum.stages, recent") for v in listed(state["recent"], "curriculum.stages, recent")]
         self.mixture.load_state_dict(state["mixture"])
-        self.number, self.shown = state["number"], state["shown"]
+        if self.mixture.weights != dict(self.stages[stage].weights):
+            raise ValueError(f"state of curriculum.mixture: its weights are not those of stage {stage + 1}")
+        self.number, self.shown = stage, shown
         self._begin()
-        self.steps, self.best, self.waited = state["steps"], state["best"], state["waited"]
-        self.recent.extend(state["recent"])
+        self.steps, self.best, self.waited = steps, best, waited
+        self.recent.extend(recent)
 
 
 def _values(metric: Metric, groups: Sequence[Group]) -> list[float]:

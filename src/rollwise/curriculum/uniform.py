@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -11,7 +12,7 @@ import numpy as np
 from rollwise import seeds
 from rollwise.curriculum.base import Source, Turn
 from rollwise.records import Group, Prompt
-from rollwise.state import Part, check_keys
+from rollwise.state import Part, check_keys, listed, odd, rows, whole
 
 
 class Filter(Part, Protocol):
@@ -112,6 +113,14 @@ class Uniform:
     def prompts(self, rows: Sequence[tuple[int, int]]) -> list[Prompt]:
         return [dataclasses.replace(self.source[row], occurrence=epoch, row=row) for row, epoch in rows]
 
+    def has(self, prompt: Prompt) -> bool:
+        """By everything in it: it may be long ago that it was drawn, and by another run."""
+        if not 0 <= prompt.row < len(self.source):
+            return False
+        (own,) = self.prompts([(prompt.row, prompt.occurrence)])
+        one, two = (json.dumps(p.to_json(), sort_keys=True) for p in (own, prompt))
+        return one == two
+
     def observe(self, groups: Sequence[Group]) -> None:
         for each in self.filters:
             each.observe(groups)
@@ -147,11 +156,16 @@ class Uniform:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_keys(state, {"size", "epoch", "place", "order", "filters"}, "curriculum")
-        if state["size"] != len(self.source):
-            raise ValueError(f"state of curriculum: for {state['size']} prompts; this data set has {len(self.source)}")
-        if len(state["filters"]) != len(self.filters):
-            raise ValueError(f"state of curriculum: {len(state['filters'])} filters; this run has {len(self.filters)}")
-        for each, saved in zip(self.filters, state["filters"], strict=True):
+        size, filters = whole(state["size"], "curriculum, size"), listed(state["filters"], "curriculum, filters")
+        if size != len(self.source):
+            raise ValueError(f"state of curriculum: for {size} prompts; this data set has {len(self.source)}")
+        if len(filters) != len(self.filters):
+            raise ValueError(f"state of curriculum: {len(filters)} filters; this run has {len(self.filters)}")
+        if (state["order"] is None) == bool(self.filters):
+            raise odd("curriculum, order", "an order where there are filters, and there only", state["order"])
+        order = None if state["order"] is None else rows(state["order"], "curriculum, order", size)
+        epoch = whole(state["epoch"], "curriculum, epoch", most=np.iinfo(np.int32).max)
+        place = whole(state["place"], "curriculum, place", most=size if order is None else len(order))
+        for each, saved in zip(self.filters, filters, strict=True):
             each.load_state_dict(saved)
-        self.epoch, self.place = state["epoch"], state["place"]
-        self._order = None if state["order"] is None else np.asarray(state["order"])
+        self.epoch, self.place, self._order = epoch, place, order

@@ -25,7 +25,7 @@ from rollwise.memory import PassSize
 from rollwise.objective import value_loss
 from rollwise.policy import Policy
 from rollwise.records import LOGP, Rollout, Row
-from rollwise.state import check_keys
+from rollwise.state import array, check_keys
 
 
 class Critic:
@@ -123,11 +123,14 @@ class Critic:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_keys(state, {"weights", "updates", "skipped", "skipped_in_a_row", "moments"}, "critic")
         named = dict(self._named())
-        shapes = {n: tuple(np.shape(w)) for n, w in state["weights"].items()}
-        if shapes != {n: tuple(p.shape) for n, p in named.items()}:
+        if set(state["weights"]) != set(named):
             raise ValueError("state of critic: its weights are not those of this critic")
+        weights = {
+            name: array(state["weights"][name], f"critic, {name}", np.float32, tuple(p.shape))
+            for name, p in named.items()
+        }
         with torch.no_grad():
-            for name, weight in state["weights"].items():
+            for name, weight in weights.items():
                 named[name].copy_(torch.from_numpy(np.array(weight)))
         self.optimizer.load_state_dict({k: v for k, v in state.items() if k != "weights"}, "critic")
 

@@ -21,7 +21,7 @@ from rollwise.learner.stats import TokenLog
 from rollwise.memory import PassSize
 from rollwise.policy import Policy
 from rollwise.records import LOGP, Rollout, Row
-from rollwise.state import check_keys
+from rollwise.state import check_keys, whole
 
 __all__ = ["Learned", "Learner", "LearnerSignals"]
 
@@ -181,7 +181,7 @@ class Learner(StepLearner):
         if (state["critic"] is None) != (self.critic is None):
             raise ValueError("state of learner: a critic is in only one of the state and this learner")
         self.optimizer.load_state_dict({k: v for k, v in state.items() if k not in ("critic", "halvings")}, "learner")
-        self.size.halvings = state["halvings"]
+        self.size.halvings = whole(state["halvings"], "learner, halvings", most=64)
         if self.critic is not None:
             self.critic.load_state_dict(state["critic"])
 

@@ -43,7 +43,8 @@ def sequences(rollouts: Sequence[Rollout], policy: Policy) -> list[list[int]]:
     length = 0
     for i, r in enumerate(rollouts):
         more = max(0, r.length - 1)
-        same = bool(out) and rollouts[out[-1][0]].group_uid == r.group_uid
+        first = rollouts[out[-1][0]] if out else r
+        same = first is not r and first.group_uid == r.group_uid and np.array_equal(first.prompt_ids, r.prompt_ids)
         if policy.shares_prompt and same and length + more <= SHARED_LENGTH:
             out[-1].append(i)
             length += more

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from rollwise.config import LearnerConfig
-from rollwise.state import check_keys
+from rollwise.state import array, check_keys, whole
 
 MAX_NON_FINITE = 3  # updates skipped in a row before the run is stopped
 
@@ -35,8 +35,10 @@ class Optimizer:
         self.skipped_in_a_row = 0
 
     def forget(self) -> None:
-        """The moments begin anew; counters, and with them the learning rate, go on."""
-        self.adamw.state.clear()
+        """The moments begin anew, from zero; counters, and with them the learning rate, go on."""
+        for moments in self.adamw.state.values():
+            for value in moments.values():
+                value.zero_()
 
     def zero_grad(self) -> None:
         self.adamw.zero_grad(set_to_none=False)
@@ -86,13 +88,32 @@ class Optimizer:
 
     def load_state_dict(self, state: dict[str, Any], part: str) -> None:
         check_keys(state, {"updates", "skipped", "skipped_in_a_row", "moments"}, part)
-        if state["moments"] and set(state["moments"]) != set(self.names):
-            raise ValueError(f"state of {part}: its parameters are not those of this model")
+        updates, skipped = whole(state["updates"], f"{part}, updates"), whole(state["skipped"], f"{part}, skipped")
+        in_a_row = whole(state["skipped_in_a_row"], f"{part}, skipped_in_a_row", most=skipped)
+        moments = state["moments"]
+        if set(moments) != (set(self.names) if updates else set()):
+            raise ValueError(f"state of {part}: its moments after {updates} updates are not those of this model")
+        read = {
+            name: _moments(moments[name], f"{part}, {name}", tuple(p.shape), updates)
+            for name, p in zip(self.names, self.parameters, strict=True)
+            if name in moments
+        }
+        if len({float(m["step"]) for m in read.values()}) > 1:
+            raise ValueError(f"state of {part}: its moments are not all of one update")
         for name, p in zip(self.names, self.parameters, strict=True):
-            if name in state["moments"]:
-                self.adamw.state[p] = {
-                    k: torch.from_numpy(np.array(v)).to(p.device) for k, v in state["moments"][name].items()
-                }
-        self.updates = state["updates"]
-        self.skipped = state["skipped"]
-        self.skipped_in_a_row = state["skipped_in_a_row"]
+            if name in read:
+                self.adamw.state[p] = {k: torch.from_numpy(np.array(v)).to(p.device) for k, v in read[name].items()}
+        self.updates, self.skipped, self.skipped_in_a_row = updates, skipped, in_a_row
+
+
+def _moments(state: dict[str, Any], what: str, shape: tuple[int, ...], updates: int) -> dict[str, np.ndarray]:
+    """AdamW's state of one parameter after at most so many updates. Raises ValueError where it is none."""
+    check_keys(state, {"step", "exp_avg", "exp_avg_sq"}, what)
+    step = array(state["step"], f"{what}, step", np.float32, (), least=0, most=updates)
+    if step != np.round(step):
+        raise ValueError(f"state of {what}: step {step} is no whole number")
+    return {
+        "step": step,
+        "exp_avg": array(state["exp_avg"], f"{what}, exp_avg", np.float32, shape),
+        "exp_avg_sq": array(state["exp_avg_sq"], f"{what}, exp_avg_sq", np.float32, shape, least=0),
+    }

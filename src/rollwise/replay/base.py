@@ -29,6 +29,10 @@ class Replay(Part, Protocol):
         """
         ...
 
+    def stored(self) -> list[tuple[int, Group]]:
+        """What is stored, whole groups or parts of them, each with the step since when."""
+        ...
+
     def store(self, fresh: Sequence[Placed], step: int) -> None:
         """Take in this step's fresh groups, all of them, dead ones too: what is kept is for the part to say.
 

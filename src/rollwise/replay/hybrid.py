@@ -15,8 +15,8 @@ from rollwise import seeds
 from rollwise.holding import Holding
 from rollwise.records import Group, Placed, mean
 from rollwise.replay.base import PolicyLogprobs
-from rollwise.replay.recent import Entry, RecentGroups, empty_slots, fill, keep, of_uses, release
-from rollwise.state import check_keys
+from rollwise.replay.recent import Entry, RecentGroups, empty_slots, fill, keep, of_uses, read_entries, release
+from rollwise.state import check_keys, listed, whole
 
 
 class Reservoir:
@@ -72,10 +72,10 @@ class Reservoir:
         young = self.max_age is None or step - entry.born <= self.max_age
         return young and (self.max_uses is None or entry.uses < self.max_uses)
 
-    def draw(self, count: int, step: int, taken: set[str]) -> list[Entry]:
-        """Up to `count` entries, evenly, none of a group in `taken`."""
+    def draw(self, count: int, step: int, taken: set[tuple[str, int]]) -> list[Entry]:
+        """Up to `count` entries, evenly, none of a group whose key is in `taken`."""
         self.expire(step)
-        free = [e for e in self.entries if e.group.uid not in taken]
+        free = [e for e in self.entries if e.group.key not in taken]
         order = seeds.generator(self.seed, "reservoir draw", step).permutation(len(free))
         return [free[i] for i in order[:count]]
 
@@ -91,12 +91,20 @@ class Reservoir:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_keys(state, {"entries", "arrivals", "admitted", "replaced", "expired", "offered"}, "reservoir")
+        entries = read_entries(state["entries"], "reservoir, entries")
+        arrivals = [
+            [whole(n, "reservoir, arrivals") for n in listed(a, "reservoir, arrivals", 2)]
+            for a in listed(state["arrivals"], "reservoir, arrivals")
+        ]
+        admitted, replaced, expired, offered = (
+            whole(state[n], f"reservoir, {n}") for n in ("admitted", "replaced", "expired", "offered")
+        )
+        if admitted - replaced - expired != len(entries) or sum(n for _, n in arrivals) > offered:
+            raise ValueError("state of reservoir: its groups and arrivals are not what its counts say")
         release(self.held, self.entries)
-        self.entries = [Entry.from_json(e) for e in state["entries"]]
+        self.entries, self.arrivals = entries, arrivals
         keep(self.held, self.entries)
-        self.arrivals = [list(a) for a in state["arrivals"]]
-        self.admitted, self.replaced = state["admitted"], state["replaced"]
-        self.expired, self.offered = state["expired"], state["offered"]
+        self.admitted, self.replaced, self.expired, self.offered = admitted, replaced, expired, offered
 
 
 class Hybrid:
@@ -116,15 +124,18 @@ class Hybrid:
         old = round(self.share * want)
         recent = self.recent.candidates(want, step, policy)
         near = recent[: want - old]
-        self._far = self.reservoir.draw(old, step, {e.group.uid for e in near})
-        far = {e.group.uid for e in self._far}
-        rest = [e for e in recent[len(near) :] if e.group.uid not in far]
+        self._far = self.reservoir.draw(old, step, {e.group.key for e in near})
+        far = {e.group.key for e in self._far}
+        rest = [e for e in recent[len(near) :] if e.group.key not in far]
         self._near = near + rest[: old - len(self._far)]  # what the reservoir could not fill
         self._step = step
         return fill(fresh, [*self._near, *self._far], step, short=self.recent.short)
 
     def store(self, fresh: Sequence[Placed], step: int) -> None:
         self.reservoir.offer([e for e in self.recent.take(fresh, step) if e.group.informative], step)
+
+    def stored(self) -> list[tuple[int, Group]]:
+        return [(e.born, e.group) for e in (*self.recent.entries, *self.reservoir.entries)]
 
     def metrics(self) -> dict[str, float]:
         return {
@@ -143,5 +154,8 @@ class Hybrid:
         check_keys(state, {"recent", "reservoir"}, "replay")
         self.recent.load_state_dict(state["recent"])
         self.reservoir.load_state_dict(state["reservoir"])
-        shared = {e.group.uid: e for e in self.recent.entries}
-        self.reservoir.entries = [shared.get(e.group.uid, e) for e in self.reservoir.entries]
+        shared = {e.group.key: e for e in self.recent.entries}
+        both = [(shared[e.group.key], e) for e in self.reservoir.entries if e.group.key in shared]
+        if any(one.to_json() != other.to_json() for one, other in both):
+            raise ValueError("state of replay: a group that both stores hold is not the same in both")
+        self.reservoir.entries = [shared.get(e.group.key, e) for e in self.reservoir.entries]

@@ -20,9 +20,9 @@ from typing import Any, Literal
 import numpy as np
 
 from rollwise.holding import Holding
-from rollwise.records import Group, Placed, Role, mean
+from rollwise.records import Group, Placed, Role, check_distinct, mean
 from rollwise.replay.base import PolicyLogprobs, fresh_placed
-from rollwise.state import check_keys
+from rollwise.state import check_keys, listed, whole
 
 
 @dataclass(slots=True)
@@ -38,7 +38,17 @@ class Entry:
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Entry:
-        return Entry(group=Group.from_json(data["group"]), born=data["born"], uses=data["uses"])
+        check_keys(data, {"group", "born", "uses"}, "a stored group")
+        group = Group.from_json(data["group"])
+        born = whole(data["born"], "a stored group, born", least=max(r.birth_step for r in group.rollouts))
+        return Entry(group=group, born=born, uses=whole(data["uses"], "a stored group, uses"))
+
+
+def read_entries(state: Any, what: str) -> list[Entry]:
+    """Entries read back. Raises ValueError."""
+    entries = [Entry.from_json(e) for e in listed(state, what)]
+    check_distinct([e.group for e in entries], what)
+    return entries
 
 
 def empty_slots(fresh: Sequence[Group], slots: int) -> int:
@@ -163,6 +173,9 @@ class RecentGroups:
             distances.append(float(np.mean(np.exp(logratio) - 1 - logratio)))
         return [entries[i] for i in np.argsort(np.asarray(distances), kind="stable")]
 
+    def stored(self) -> list[tuple[int, Group]]:
+        return [(e.born, e.group) for e in self.entries]
+
     def metrics(self) -> dict[str, float]:
         return {
             "replay/size": float(len(self.entries)),
@@ -180,7 +193,13 @@ class RecentGroups:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_keys(state, {"entries", "admitted", "evicted", "expired"}, "replay")
+        entries = read_entries(state["entries"], "replay, entries")
+        admitted, evicted, expired = (whole(state[n], f"replay, {n}") for n in ("admitted", "evicted", "expired"))
+        if admitted - evicted - expired != len(entries):
+            raise ValueError(f"state of replay: {len(entries)} groups are not what its counts say")
+        if self.admit == "informative" and not all(e.group.informative for e in entries):
+            raise ValueError("state of replay: it holds a group without reward variance")
         release(self.held, self.entries)
-        self.entries = [Entry.from_json(e) for e in state["entries"]]
+        self.entries = entries
         keep(self.held, self.entries)
-        self.admitted, self.evicted, self.expired = state["admitted"], state["evicted"], state["expired"]
+        self.admitted, self.evicted, self.expired = admitted, evicted, expired

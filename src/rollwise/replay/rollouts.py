@@ -28,11 +28,11 @@ import numpy as np
 
 from rollwise import seeds
 from rollwise.holding import Holding
-from rollwise.records import Credit, Group, Placed, Role, Rollout
+from rollwise.records import Credit, Group, Placed, Role, Rollout, check_distinct
 from rollwise.replay.base import PolicyLogprobs, fresh_placed
 from rollwise.replay.columns import pack_credits, pack_groups, unpack_credits, unpack_groups
 from rollwise.replay.draw import log_priority, weighted_draw
-from rollwise.state import check_keys
+from rollwise.state import array, check_keys, odd, whole
 
 CreditsOf = Callable[[Group], tuple[Credit, ...]]
 
@@ -85,7 +85,7 @@ class RolloutReplay:
         self.held = Holding()
         self.admitted = self.evicted = self.expired = 0
         self._last = self.table
-        self._undrawn: dict[tuple[str, int], np.ndarray] = {}  # birth log-probs of this step's; empty between steps
+        self._undrawn: dict[tuple[str, int, int], np.ndarray] = {}  # birth log-probs; empty between steps
 
     def compose(self, fresh: Sequence[Group], slots: int, step: int, policy: PolicyLogprobs) -> list[Placed]:
         self._expire(step)
@@ -125,7 +125,7 @@ class RolloutReplay:
             for r in seat.group.rollouts
             if r.birth_step == step  # an older one keeps the sampler's
         ]
-        self._undrawn = {_key(r): lp for r, lp in zip(left, policy(left) if left else [], strict=True)}
+        self._undrawn = {r.key: lp for r, lp in zip(left, policy(left) if left else [], strict=True)}
         seated = [
             dataclasses.replace(own[i], role=Role.fresh, age=step - own[i].group.birth_step) for i in sorted(chosen)
         ]
@@ -145,7 +145,7 @@ class RolloutReplay:
         assert seat.credits is not None
         if self.credits_of is None:
             return seat.group, seat.credits
-        birth = [self._undrawn.get(_key(r)) for r in seat.group.rollouts]
+        birth = [self._undrawn.get(r.key) for r in seat.group.rollouts]
         return seat.group.remembering(birth, [None] * len(birth)), self.credits_of(seat.group)
 
     def _as_entries(self, born: Sequence[tuple[Group, tuple[Credit, ...]]]) -> tuple[list[Placed], np.ndarray]:
@@ -197,6 +197,9 @@ class RolloutReplay:
         self.table = self.table[keep]
         return dropped
 
+    def stored(self) -> list[tuple[int, Group]]:
+        return [(s.group.birth_step, s.group) for s in self.seats]
+
     def metrics(self) -> dict[str, float]:
         """birth_reward and birth_std are of the groups the replayed entries come from: the band that is recycled."""
         out = {
@@ -227,22 +230,38 @@ class RolloutReplay:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_keys(state, {"groups", "credits", "table", *COUNTERS}, "replay")
         check_keys(state["table"], set(RECORD.names or ()), "replay")
-        credits = iter(unpack_credits(state["credits"]))
-        self.seats = [
-            Placed(group=g, role=Role.replay, credits=tuple(itertools.islice(credits, g.size)))
-            for g in unpack_groups(state["groups"])
-        ]
+        groups, credits = unpack_groups(state["groups"]), unpack_credits(state["credits"])
+        rollouts = [r for g in groups for r in g.rollouts]
+        check_distinct(groups, "replay")
+        if len(credits) != len(rollouts) or not all(map(_fits, credits, rollouts)):
+            raise ValueError("state of replay: its credits are not those of its rollouts")
+        if self.entries == "rollouts" and len(groups) != len(rollouts):
+            raise odd("replay", "single rollouts", f"{len(rollouts)} in {len(groups)}")
+        counts = {name: whole(state[name], f"replay, {name}") for name in COUNTERS}
+        if counts["admitted"] - counts["evicted"] - counts["expired"] != len(rollouts):
+            raise ValueError(f"state of replay: {len(rollouts)} rollouts are not what its counts say")
+        table = np.zeros(len(groups), dtype=RECORD)
+        for name, column in state["table"].items():
+            least = -np.inf if name in ("log_weight", "reward_mean") else 0
+            table[name] = array(column, f"replay, {name}", RECORD[name], (len(groups),), least=least)
+        if not all(
+            (birth, rows) == (g.birth_step, g.size)
+            for birth, rows, g in zip(table["birth"].tolist(), table["rows"].tolist(), groups, strict=True)
+        ):
+            raise ValueError("state of replay: its table is not that of its rollouts")
+        each = iter(credits)
+        self.seats = [Placed(group=g, role=Role.replay, credits=tuple(itertools.islice(each, g.size))) for g in groups]
         self.held = Holding()
         self._count_in(self.seats)
-        self.table = np.zeros(len(self.seats), dtype=RECORD)
-        for name, column in state["table"].items():
-            self.table[name] = column
-        for name in COUNTERS:
-            setattr(self, name, state[name])
+        self.table = table
+        for name, count in counts.items():
+            setattr(self, name, count)
 
 
-def _key(rollout: Rollout) -> tuple[str, int]:
-    return rollout.group_uid, rollout.member
+def _fits(credit: Credit, rollout: Rollout) -> bool:
+    """Whether what it has of each token is as many numbers as there are tokens."""
+    arrays = (credit.advantage, credit.returns, credit.values)
+    return all(len(a) == rollout.length for a in arrays if isinstance(a, np.ndarray))
 
 
 def _bytes(credit: Credit) -> int:

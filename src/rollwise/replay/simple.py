@@ -24,6 +24,9 @@ class NoReplay:
     def store(self, fresh: Sequence[Placed], step: int) -> None:
         """Nothing is kept."""
 
+    def stored(self) -> list[tuple[int, Group]]:
+        return []
+
     def metrics(self) -> dict[str, float]:
         return {}
 

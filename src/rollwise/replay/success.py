@@ -15,6 +15,7 @@ prompts solved longest ago give up their oldest successes.
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,10 +23,10 @@ import numpy as np
 
 from rollwise import seeds
 from rollwise.holding import Holding
-from rollwise.records import Group, Placed, Prompt, Role, Rollout, mean
+from rollwise.records import Group, Placed, Prompt, Role, Rollout, check_distinct, mean
 from rollwise.replay.base import PolicyLogprobs
 from rollwise.replay.columns import pack_groups, unpack_groups
-from rollwise.state import check_keys
+from rollwise.state import array, check_keys
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -35,6 +36,16 @@ class Success:
     prompt: Prompt
     rollout: Rollout
     uses: int = 0
+
+    @property
+    def group(self) -> Group:
+        """The rollout alone, as part of its group."""
+        return Group(uid=self.rollout.group_uid, prompt=self.prompt, rollouts=(self.rollout,))
+
+    def answers(self, group: Group) -> bool:
+        """Whether it was asked what the group was: a run that goes on with other rows may give them the same uids."""
+        asked = group.rollouts[0]
+        return np.array_equal(self.rollout.prompt_ids, asked.prompt_ids) and self.rollout.images == asked.images
 
 
 class SuccessReplay:
@@ -58,7 +69,8 @@ class SuccessReplay:
 
     def _mixed(self, group: Group, step: int) -> Group:
         failed = any(r.scored for r in group.rollouts) and not any(r.correct for r in group.rollouts)
-        stored = [s for s in self._of(group.prompt.uid, step) if s not in self._last] if failed else []
+        known = self._of(group.prompt.uid, step) if failed else []
+        stored = [s for s in known if s not in self._last and s.answers(group)]
         if not stored:
             return group
         chosen = stored[int(seeds.generator(self.seed, "success injection", step, group.uid).integers(len(stored)))]
@@ -93,6 +105,9 @@ class SuccessReplay:
             if not oldest:
                 del self.successes[first]
 
+    def stored(self) -> list[tuple[int, Group]]:
+        return [(s.rollout.birth_step, s.group) for stored in self.successes.values() for s in stored]
+
     def metrics(self) -> dict[str, float]:
         """share and ages are of the injected rollouts; each sits in a group counted as fresh."""
         ages = [float(self._step - s.rollout.birth_step) for s in self._last]
@@ -108,13 +123,21 @@ class SuccessReplay:
 
     def state_dict(self) -> dict[str, Any]:
         every = [s for stored in self.successes.values() for s in stored]
-        singles = [Group(uid=s.rollout.group_uid, prompt=s.prompt, rollouts=(s.rollout,)) for s in every]
-        return {"groups": pack_groups(singles), "uses": np.array([s.uses for s in every], dtype=np.int64)}
+        uses = np.array([s.uses for s in every], dtype=np.int64)
+        return {"groups": pack_groups([s.group for s in every]), "uses": uses}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_keys(state, {"groups", "uses"}, "replay")
+        groups = unpack_groups(state["groups"])
+        every_uses = array(state["uses"], "replay, uses", np.int64, (len(groups),), least=0)
+        check_distinct(groups, "replay")
+        of_prompt = Counter(g.prompt.uid for g in groups)
+        if len(groups) > self.capacity or any(n > self.per_prompt for n in of_prompt.values()):
+            raise ValueError(f"state of replay: more than {self.per_prompt} a prompt, or {self.capacity} in all")
+        if not all(g.size == 1 and g.rollouts[0].correct for g in groups):
+            raise ValueError("state of replay: it holds what is not a correct rollout by itself")
         self.successes, self.held, self.size = {}, Holding(), 0
-        for group, uses in zip(unpack_groups(state["groups"]), state["uses"].tolist(), strict=True):
+        for group, uses in zip(groups, every_uses.tolist(), strict=True):
             success = Success(prompt=group.prompt, rollout=group.rollouts[0], uses=uses)
             self.successes.setdefault(group.prompt.uid, []).append(success)
             self.held.add(group.rollouts)

@@ -29,7 +29,7 @@ from rollwise.learner.optimizer import MAX_NON_FINITE
 from rollwise.learner.stats import TokenLog
 from rollwise.objective import TokenStats, behaviour_weights, sampler_weights
 from rollwise.records import LOGP, Role, Rollout, Row
-from rollwise.state import check_keys
+from rollwise.state import check_keys, number, whole
 
 
 class Workers:
@@ -213,10 +213,14 @@ class VerlLearner(StepLearner):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_keys(state, {"updates", "skipped", "skipped_in_a_row", "rate", "critic"}, "learner")
-        self._updates, self._skipped = int(state["updates"]), int(state["skipped"])
-        self._skipped_in_a_row, self._rate = int(state["skipped_in_a_row"]), float(state["rate"])
+        if (state["critic"] is None) != (self.critic is None):
+            raise ValueError("state of learner: a critic is in only one of the state and this learner")
+        self._updates = whole(state["updates"], "learner, updates")
+        self._skipped = whole(state["skipped"], "learner, skipped")
+        self._skipped_in_a_row = whole(state["skipped_in_a_row"], "learner, skipped_in_a_row", most=self._skipped)
+        self._rate = number(state["rate"], "learner, rate", least=0)
         if self.critic is not None:
-            self.critic.skipped_in_a_row = int(state["critic"])
+            self.critic.skipped_in_a_row = whole(state["critic"], "learner, critic")
 
 
 class VerlCritic(Values):

@@ -229,7 +229,9 @@ class RollwiseTrainer(PPOTrainer):  # type: ignore[misc]
         check_weights(learner, self.reader, next(iter(self.tasks.values())).train[0], run)
         sampler = VerlSampler(self.reader, self.agent_loop_manager, max_prompt_length=run.sampling.max_prompt_length)
         stop = self.output / STOP
-        return wired(run, self.tasks, Awake(sampler, servers), learner, watcher, lambda: interrupted() or stop.exists())
+        vocab_size = self.reader.vocab_size
+        stopped = lambda: interrupted() or stop.exists()  # noqa: E731
+        return wired(run, self.tasks, Awake(sampler, servers), learner, vocab_size, watcher, stopped)
 
     def _critic(self, servers: Servers, extra: Any) -> VerlCritic:
         workers = Resting(servers, self.critic_wg, "train", self.run.sampling.temperature, extra)
