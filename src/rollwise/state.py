@@ -10,7 +10,7 @@ import copy
 import math
 import reprlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -119,3 +119,9 @@ def as_now(part: Part) -> Callable[[], None]:
     """A call that puts the part back to the state it has now."""
     state = copy.deepcopy(part.state_dict())
     return lambda: part.load_state_dict(copy.deepcopy(state))
+
+
+def check_distinct(keys: Sequence[Hashable], what: str) -> None:
+    """Raises ValueError where one stands twice."""
+    if len(set(keys)) < len(keys):
+        raise ValueError(f"state of {what}: a rollout stands in it twice")

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from rollwise import seeds
 from rollwise.holding import Holding
-from rollwise.records import Group, check_distinct
-from rollwise.state import check_keys, listed, odd
+from rollwise.records import Group
+from rollwise.state import check_distinct, check_keys, listed, odd
 
 Pick = Literal["random", "max_variance", "newest", "oldest"]
 
@@ -86,7 +86,7 @@ class PilotBuffer:
         entries = [Group.from_json(g) for g in listed(state["entries"], "pilot buffer, entries")]
         if self.capacity is not None and len(entries) > self.capacity:
             raise odd("pilot buffer, entries", f"up to {self.capacity}", entries)
-        check_distinct(entries, "pilot buffer")
+        check_distinct([r.key for g in entries for r in g.rollouts], "pilot buffer")
         self.clear()
         for group in entries:
             self.entries.append(group)

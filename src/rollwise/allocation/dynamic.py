@@ -12,8 +12,8 @@ from typing import Any, Literal
 from rollwise.allocation.base import Prompts
 from rollwise.allocation.bounds import NO_DATA, Bounds
 from rollwise.holding import Holding
-from rollwise.records import Group, Outcome, Request, Settled, check_distinct
-from rollwise.state import check_keys, listed
+from rollwise.records import Group, Outcome, Request, Settled
+from rollwise.state import check_distinct, check_keys, listed
 
 
 class Dynamic:
@@ -83,6 +83,6 @@ class Dynamic:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         check_keys(state, {"carried"}, "allocation")
         carried = [Group.from_json(g) for g in listed(state["carried"], "allocation, carried")]
-        check_distinct(carried, "allocation, carried")
+        check_distinct([r.key for g in carried for r in g.rollouts], "allocation, carried")
         self._carry(carried)
         self._begin()

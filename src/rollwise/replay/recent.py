@@ -20,9 +20,9 @@ from typing import Any, Literal
 import numpy as np
 
 from rollwise.holding import Holding
-from rollwise.records import Group, Placed, Role, check_distinct, mean
+from rollwise.records import Group, Placed, Role, mean
 from rollwise.replay.base import PolicyLogprobs, fresh_placed
-from rollwise.state import check_keys, listed, whole
+from rollwise.state import check_distinct, check_keys, listed, whole
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class Entry:
 def read_entries(state: Any, what: str) -> list[Entry]:
     """Entries read back. Raises ValueError."""
     entries = [Entry.from_json(e) for e in listed(state, what)]
-    check_distinct([e.group for e in entries], what)
+    check_distinct([r.key for e in entries for r in e.group.rollouts], what)
     return entries
 
 

@@ -28,11 +28,11 @@ import numpy as np
 
 from rollwise import seeds
 from rollwise.holding import Holding
-from rollwise.records import Credit, Group, Placed, Role, Rollout, check_distinct
+from rollwise.records import Credit, Group, Placed, Role, Rollout
 from rollwise.replay.base import PolicyLogprobs, fresh_placed
 from rollwise.replay.columns import pack_credits, pack_groups, unpack_credits, unpack_groups
 from rollwise.replay.draw import log_priority, weighted_draw
-from rollwise.state import array, check_keys, odd, whole
+from rollwise.state import array, check_distinct, check_keys, odd, whole
 
 CreditsOf = Callable[[Group], tuple[Credit, ...]]
 
@@ -232,7 +232,7 @@ class RolloutReplay:
         check_keys(state["table"], set(RECORD.names or ()), "replay")
         groups, credits = unpack_groups(state["groups"]), unpack_credits(state["credits"])
         rollouts = [r for g in groups for r in g.rollouts]
-        check_distinct(groups, "replay")
+        check_distinct([r.key for r in rollouts], "replay")
         if len(credits) != len(rollouts) or not all(map(_fits, credits, rollouts)):
             raise ValueError("state of replay: its credits are not those of its rollouts")
         if self.entries == "rollouts" and len(groups) != len(rollouts):

@@ -23,10 +23,10 @@ import numpy as np
 
 from rollwise import seeds
 from rollwise.holding import Holding
-from rollwise.records import Group, Placed, Prompt, Role, Rollout, check_distinct, mean
+from rollwise.records import Group, Placed, Prompt, Role, Rollout, mean
 from rollwise.replay.base import PolicyLogprobs
 from rollwise.replay.columns import pack_groups, unpack_groups
-from rollwise.state import array, check_keys
+from rollwise.state import array, check_distinct, check_keys
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -130,7 +130,7 @@ class SuccessReplay:
         check_keys(state, {"groups", "uses"}, "replay")
         groups = unpack_groups(state["groups"])
         every_uses = array(state["uses"], "replay, uses", np.int64, (len(groups),), least=0)
-        check_distinct(groups, "replay")
+        check_distinct([r.key for g in groups for r in g.rollouts], "replay")
         of_prompt = Counter(g.prompt.uid for g in groups)
         if len(groups) > self.capacity or any(n > self.per_prompt for n in of_prompt.values()):
             raise ValueError(f"state of replay: more than {self.per_prompt} a prompt, or {self.capacity} in all")
