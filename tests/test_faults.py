@@ -261,7 +261,8 @@ def test_a_disk_that_is_full_within_an_event_is_one_line_and_the_run_goes_on(sav
     recipe.write_text(json.dumps(merge(SMALL, {"method": "popo", "checkpoint": {"every": 2, "keep": 9}})))
     argv = [sys.executable, "-c", FULL, "train", str(recipe), "--output", str(copy), "--quiet"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, env=ENV)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "events.jsonl: File too large" in done.stderr, done.stderr
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert "events.jsonl: File too large" in done.stderr
     assert not (copy / "events.jsonl").read_bytes().endswith(b"\n"), "the event is torn"
     assert checkpoint.steps(copy / "checkpoints") == [2]
     assert main(["resume", str(copy), "--quiet"]) == 0
