@@ -22,6 +22,7 @@ from rollwise.assemble import resolve
 from rollwise.cli.main import main
 from rollwise.config import merge
 from rollwise.console import Console
+from rollwise.errors import UserError
 from tests.conftest import SMALL, Finished
 from tests.models import tiny_model
 
@@ -235,6 +236,47 @@ def test_runs_do_not_ask_what_time_it_is(train: Train, monkeypatch: pytest.Monke
     for path in (ROOT / "src" / "rollwise").rglob("*.py"):
         found = [n for n in names if n in path.read_text()]
         assert not found, f"{path.name} asks for the time of day: {found}"
+
+
+def spoil(run: folder.RunFolder) -> None:
+    with torch.no_grad():
+        next(iter(run.loop.learner.policy.model.parameters())).fill_(float("nan"))  # type: ignore[attr-defined]
+
+
+SPOILT = {"checkpoint.every": 1, "checkpoint.keep": 1, "checkpoint.best": "accuracy", "eval.every": 1}
+
+
+@pytest.mark.parametrize("method", ["popo", "pilot-commit", "arpo"])
+def test_weights_that_are_spoilt_take_no_place_of_sound_ones(
+    train: Train, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """Found before they are saved, or, where they are spoilt after that, by their log-probs."""
+    step, save = folder.RunFolder.step, folder.RunFolder.checkpoint
+
+    def after_a_step(self: folder.RunFolder, record: Any, *rest: Any) -> None:
+        step(self, record, *rest)
+        if record.step == 3:
+            spoil(self)
+
+    def after_a_save(self: folder.RunFolder, at: int) -> None:
+        save(self, at)
+        if at == 2:
+            spoil(self)
+
+    sound = train(method, {**SPOILT, "budget.steps": 2}, name="sound")
+    with monkeypatch.context() as patch:
+        patch.setattr(folder.RunFolder, "step", after_a_step)
+        patch.setattr(folder.RunFolder, "evaluated", lambda *_: None)  # with them nothing can be said
+        with pytest.raises(UserError, match="the weights after step 3 are not finite and are not saved; go on from"):
+            train(method, {**SPOILT, "budget.steps": 6}, name="unsaved")
+        patch.undo()
+        patch.setattr(folder.RunFolder, "checkpoint", after_a_save)
+        spoilt = train(method, {**SPOILT, "budget.steps": 6}, name="spoilt")
+    assert (spoilt.stop["reason"], spoilt.stop["step"]) == ("non_finite", 3)
+    for name in ("unsaved", "spoilt"):
+        kept = sound.folder.with_name(name) / "checkpoints" / "step_2"
+        assert checkpoint.steps(kept.parent)[-1] == 2 and checkpoint.verify(kept) is None
+        assert (kept / "model" / "model.safetensors").read_bytes() == sound.weights()
 
 
 FULL = """

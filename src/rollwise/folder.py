@@ -124,6 +124,11 @@ class LocalStore:
         self.policy = policy
 
     def save(self, folder: Path, step: int, state: dict[str, Any], *, keep: int, spare: Collection[int]) -> None:
+        if not self.policy.finite:  # it would take the place of a sound one
+            raise UserError(
+                f"{folder}: the weights after step {step} are not finite and are not saved; go on from the checkpoint "
+                "before, with a smaller learner.lr (--resume-reset optimizer)"
+            )
         checkpoint.save(folder, step, state, self.policy.save, keep=keep, spare=spare)
 
 

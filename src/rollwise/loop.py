@@ -82,6 +82,9 @@ class Loop:
             if reason:
                 break
             asked = self._step()
+            if asked and asked[1] == NOT_FINITE:
+                reason = asked
+                break
             if on := self._due():
                 self._evaluate(on)
             if asked:
@@ -93,6 +96,8 @@ class Loop:
                 reason = ("interrupt", f"stopped by the user after step {self.step}")
                 break
         self.seconds, self._began = self._elapsed(), None
+        if reason[1] == NOT_FINITE:  # nothing to keep, nor to measure; the checkpoints of before are not touched
+            return reason
         self.watcher.checkpoint(self.step)
         if reason[0] != "interrupt" and self._evaluated_at != self.step:
             self._evaluate(["end"])

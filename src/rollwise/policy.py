@@ -148,6 +148,11 @@ class Policy:
             raise UserError("learner.freeze_vision is true, and this model reads text only; set it to false")
         vision_tower(self.model).requires_grad_(False)
 
+    @property
+    def finite(self) -> bool:
+        """Whether every weight is."""
+        return all(bool(torch.isfinite(p).all()) for p in self.model.parameters())
+
     def save(self, folder: Path) -> None:
         """Write an ordinary Hugging Face folder: weights, and tokenizer or processor."""
         self.model.save_pretrained(folder)

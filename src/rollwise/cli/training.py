@@ -100,11 +100,12 @@ def _way_on(output: Callable[[], str | None]) -> Iterator[None]:
 
 
 def _weights(output: Path, step: int) -> str:
-    """Where the model of the last step is: a folder of its own, or verl's shards."""
+    """Where the model of the last step is: a folder of its own, or verl's shards; or that there is none."""
     shards = output / "checkpoints" / f"global_step_{step}" / "actor"
     if shards.is_dir():
         return f"shards: {shards} (a model folder of them: docs/scale.md)"
-    return f"model:  {output / 'checkpoints' / f'step_{step}' / 'model'}"
+    model = output / "checkpoints" / f"step_{step}" / "model"
+    return f"model:  {model}" if model.is_dir() else f"model:  none of step {step}; those of before are in {output}"
 
 
 def _end(output: Path, event: dict[str, Any], console: Console, *, report: bool, seconds: float) -> int:
