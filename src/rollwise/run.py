@@ -334,7 +334,7 @@ def allowed_changes(
         name = refused[0]
         was, now = changed[name]
         part = next((p for p, prefixes in ANEW.items() if name.startswith(prefixes)), None)
-        way = f"; --resume-reset {part} allows it" if part else ""
+        way = f"; --resume-reset {part} allows it" if part and stored.backend == "local" else ""
         raise UserError(
             f"{output}: {name} was {was} and would be {now}; a resumed run keeps its settings "
             f"(free to change: {', '.join(m.rstrip('.') for m in MAY_CHANGE)}){way}"

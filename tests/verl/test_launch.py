@@ -25,10 +25,12 @@ from safetensors.numpy import load_file, save_file
 from rollwise.backends.verl import launch, versions
 from rollwise.backends.verl.overrides import arguments
 from rollwise.backends.verl.refused import Refused
+from rollwise.backends.verl.store import VerlStore
 from rollwise.cli.main import main
 from rollwise.errors import UserError
 from rollwise.folder import lock
 from rollwise.starters import starter_path
+from tests.verl.test_store import STATE
 
 SMALL = ["--set", "budget.steps=1", "--set", "prompts_per_step=2", "--set", "log.report=false", "--backend", "verl"]
 STOP: dict[str, Any] = {"event": "stop", "reason": "budget", "detail": "budget.steps", "step": 1, "ledger": {}}
@@ -79,11 +81,21 @@ def test_quiet_keeps_to_the_log(verl: Callable[[str], None], tmp_path: Path, cap
 def test_an_end_without_a_word_has_failed(
     verl: Callable[[str], None], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    verl("print('Traceback'); sys.exit(3)")
-    assert main(["train", *SMALL, "--output", str(tmp_path / "run")]) == 1
-    assert f"verl ended with status 3 before the run did; what it printed is in {tmp_path}/run/verl.log" in (
-        capfd.readouterr().err
+    out = tmp_path / "run"
+    verl("print('Traceback'); print('(Worker) ray.exceptions.ActorDiedError: it died\\n  more'); sys.exit(3)")
+    assert main(["train", *SMALL, "--output", str(out)]) == 1
+    said = capfd.readouterr().err.splitlines()[-1]
+    assert said == (
+        "rollwise: verl ended with status 3 before the run did (ray.exceptions.ActorDiedError: it died); what it "
+        f"printed is in {out}/verl.log; go on with: rollwise resume {out}"
     )
+
+
+def test_a_folder_that_verl_would_take_for_a_reference_is_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *SMALL, "--output", str(tmp_path / "a${b}")]) == 2
+    assert "holds '${', which verl's settings take for a reference" in capfd.readouterr().err
 
 
 def test_what_the_trainer_could_not_do_is_the_users_line(
@@ -148,15 +160,29 @@ def test_shards_of_another_number_of_processes_are_refused_before_anything_start
         (["verl.trainer.n_gpus_per_node=1"], "its shards are of 2 FSDP processes, and 1 would go on"),
         (["verl.trainer.nnodes=3"], "its shards are of 2 FSDP processes, and 6 would go on"),
         (["verl.actor_rollout_ref.actor.strategy=fsdp"], "strategy was fsdp2 and would be fsdp"),
-        (["verl.model_engine=megatron"], "verl.model_engine was dp and would be megatron"),
+        (["verl.model_engine=megatron"], "verl.model_engine is megatron, which needs accelerators"),
     ):
         capfd.readouterr()
         assert main(["resume", str(run), *(f"--set={s}" for s in settings)]) == 2
         said = capfd.readouterr().err
         assert words in said and said.count("\n") == 1
         assert contents(run) == before
+    onto = ["resume", str(run), "--set=verl.trainer.n_gpus_per_node=1", "--set=verl.trainer.nnodes=2"]
+    assert main(onto) == 2
+    assert "global_step_2 refused: it has no manifest" in capfd.readouterr().err
+    assert contents(run) == before
     verl("end()")
-    assert main(["resume", str(run), "--set=verl.trainer.n_gpus_per_node=1", "--set=verl.trainer.nnodes=2"]) == 0
+    VerlStore({"actor": Shards()}).save(run / "checkpoints", 6, STATE, keep=1, spare=())
+    assert main(onto) == 0
+
+
+class Shards:
+    """Plays two workers."""
+
+    def save_checkpoint(self, path: str, remote: None, step: int, max_ckpt_to_keep: None) -> None:
+        Path(path).mkdir()
+        for rank in range(2):
+            (Path(path) / f"model_world_size_2_rank_{rank}.pt").write_bytes(b"weights")
 
 
 def test_a_command_of_a_verl_user_does_not_go_on_with_shards_of_others(tmp_path: Path) -> None:
@@ -259,6 +285,7 @@ def test_the_first_signal_asks_and_the_second_ends(tmp_path: Path) -> None:
     child = (
         "import signal, sys, time; from pathlib import Path; p = Path(sys.argv[1]);\n"
         "signal.signal(signal.SIGINT, lambda *_: (p / 'reached').touch())\n"
+        "if len(sys.argv) == 2: (p / 'events.jsonl').touch()\n"
         "(p / 'up').touch()\n"
         "while not ((p / '.stop').exists() and (p / 'go').exists()): time.sleep(0.02)\n"
         "sys.exit(7)"
@@ -286,8 +313,41 @@ def test_the_first_signal_asks_and_the_second_ends(tmp_path: Path) -> None:
         assert not (tmp_path / "reached").exists(), "the terminal's signal is not the child's"
 
 
-def test_a_launcher_that_is_killed_leaves_the_folder_taken_until_verl_ends(tmp_path: Path) -> None:
-    program = """
+def test_a_signal_before_the_run_has_begun_ends_it(tmp_path: Path) -> None:
+    """Ray may wait for what it will never have: nothing would read the request to stop."""
+    (tmp_path / "events.jsonl").write_text("of an earlier start\n")
+    process = launched(tmp_path, "touch('up'); sleep(600)")
+    wait(lambda: (tmp_path / "up").exists())
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 130
+    assert not (tmp_path / ".stop").exists()
+    wait(lambda: _free(tmp_path))
+
+
+def test_a_launcher_that_is_killed_takes_verl_with_it(tmp_path: Path) -> None:
+    """Whose driver ends Ray at SIGTERM; until it has, the folder is taken."""
+    process = launched(tmp_path, "signal(SIGTERM, lambda *_: touch('asked')); touch('up'); until('go')")
+    wait(lambda: (tmp_path / "up").exists())
+    process.kill()
+    process.wait()
+    wait(lambda: (tmp_path / "asked").exists())
+    with pytest.raises(UserError, match="is being written by another run"):
+        lock(tmp_path)
+    (tmp_path / "go").touch()
+    wait(lambda: _free(tmp_path))
+
+
+def test_verl_is_read_to_its_end_though_nobody_listens(tmp_path: Path) -> None:
+    """A pipe that is not read fills up, and its writer waits."""
+    process = launched(tmp_path, "print('x' * 2**20); print('last'); raise SystemExit(7)", quiet=False)
+    process.stderr.close()  # type: ignore[union-attr]
+    assert process.wait(timeout=60) == 7
+    assert (tmp_path / "verl.log").read_text().endswith("\nlast\n")
+
+
+def launched(folder: Path, child: str, *, quiet: bool = True) -> subprocess.Popen[str]:
+    """A launcher in a process of its own, with `child` in verl's place; its exit status is the child's."""
+    program = f"""
         import os, sys
         from pathlib import Path
         from rollwise.backends.verl import launch
@@ -295,25 +355,25 @@ def test_a_launcher_that_is_killed_leaves_the_folder_taken_until_verl_ends(tmp_p
         from rollwise.folder import lock
         out = Path(sys.argv[1])
         command = [sys.executable, "-c", sys.argv[2], str(out)]
-        launch._process(command, dict(os.environ), out, Console(), lock(out), quiet=True)
+        try:
+            status = launch._process(command, dict(os.environ), out, Console(), lock(out), quiet={quiet})
+        except KeyboardInterrupt:
+            status = 130
+        os._exit(status)
     """
-    child = (
-        "import sys, time; from pathlib import Path; p = Path(sys.argv[1]); (p / 'up').touch()\n"
-        "while not (p / 'go').exists(): time.sleep(0.02)"
+    head = (
+        "import sys; from pathlib import Path; from signal import SIGTERM, signal; from time import sleep\n"
+        "touch = lambda name: Path(sys.argv[1], name).touch()\n"
+        "def until(name):\n"
+        "    while not Path(sys.argv[1], name).exists(): sleep(0.02)\n"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(program), str(tmp_path), child],
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program), str(folder), head + child],
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL if quiet else subprocess.PIPE,
+        text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    wait(lambda: (tmp_path / "up").exists())
-    process.kill()
-    process.wait()
-    with pytest.raises(UserError, match="is being written by another run"):
-        lock(tmp_path)
-    (tmp_path / "go").touch()
-    wait(lambda: _free(tmp_path))
 
 
 def _free(folder: Path) -> bool:

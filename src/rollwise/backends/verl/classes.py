@@ -252,17 +252,29 @@ COUNTS = (
     "ray_kwargs.ray_init.num_cpus",
     "ray_kwargs.ray_init.num_gpus",
 )
+WORKERS = ("trainer.nnodes", "trainer.n_gpus_per_node")
 SIZES = "parallel_size"  # with what all names of the sizes of engines end
 
 OLD = ("reward_model.", "sandbox_fusion.", "custom_reward_function.")  # verl's old names of what is under `reward` now
 
 
 def check_counts(settings: Mapping[str, Any], said: str = "") -> None:
-    """Raises UserError for a number of workers or a size of an engine that is none; `said` stands before its name. Null
-    is what verl makes of it."""
+    """Raises UserError for a number of workers or a size of an engine that is none, and for fewer logical CPUs than
+    Ray is asked for, which verl would wait for without an end; `said` stands before its name. Null is what verl makes
+    of it, where it makes something."""
     for name, value in settings.items():
         bare = name.lstrip("+")
-        if value is None or not (bare in COUNTS or bare.endswith(SIZES)):
+        if not (bare in COUNTS or bare.endswith(SIZES)) or (value is None and bare not in WORKERS):
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise UserError(f"{said}{bare} is {show(value)}; it must be a whole number from 1 on")
+    have, workers = (settings.get(name) for name in ("ray_kwargs.ray_init.num_cpus", "trainer.n_gpus_per_node"))
+    needed = logical_cpus(1 if workers is None else workers)
+    if have is not None and have < needed:
+        raise UserError(f"{said}ray_kwargs.ray_init.num_cpus is {have}; verl would wait for {needed}: give as many")
+
+
+def logical_cpus(workers: int) -> int:
+    """What verl's actors on a machine of so many workers ask Ray for: three for each worker, and one for its rollout
+    server, the trainer's and the storage's."""
+    return 4 * workers + 4

@@ -8,8 +8,10 @@ the folder's. What verl prints goes to the terminal and to `verl.log`.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,16 +25,19 @@ from rollwise.backends.verl import cpu
 from rollwise.backends.verl.compose import composed
 from rollwise.backends.verl.mapping import check, to_verl
 from rollwise.backends.verl.overrides import arguments
-from rollwise.backends.verl.store import check_processes, steps
+from rollwise.backends.verl.store import check_processes, newest, steps
 from rollwise.backends.verl.table import ACTOR, engine
 from rollwise.backends.verl.versions import check_entry_point, check_verl
 from rollwise.config import RunConfig, dump_yaml
-from rollwise.errors import UserError
+from rollwise.errors import UserError, show
 from rollwise.events import EVENTS
 from rollwise.folder import Display, claim, free_output, lock, write_config
 
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1  # of Linux's prctl
 LOG, STOP, ERROR, WANTED = "verl.log", ".stop", ".error", ".resume.yaml"  # files of the run folder
 ENGINE = {"model_engine": "dp", f"{ACTOR}.strategy": "fsdp2"}  # what decides how shards are written, and its default
+ERRORS = re.compile(r"\b[\w.]*(?:Error|Exception)(?:\([\w.]+\))?: .+")
 COMMAND = (sys.executable, "-m", "verl.trainer.main_ppo")
 
 Tree = dict[str, Any]
@@ -75,6 +80,7 @@ def resume(output: Path, changes: Callable[[Tree], RunConfig], display: Display,
         if not steps(output / "checkpoints"):
             check_none_lost(output)
         _check_engine(output / "checkpoints", stored, config, settings)
+        newest(output / "checkpoints", output, config, hashed=False)  # shards are hashed by the trainer
         (output / WANTED).write_text(dump_yaml(config), encoding="utf-8")
         try:
             return _run(config, output, settings, display, held, quiet=quiet)
@@ -125,8 +131,20 @@ def _run(config: RunConfig, output: Path, settings: Tree, display: Display, held
         raise UserError(said)
     stop = _stop(output)
     if stop is None or _written(output) == before:
-        raise Died(f"verl ended with status {status} before the run did; what it printed is in {output / LOG}")
+        cause = _cause(output / LOG)
+        raise Died(
+            f"verl ended with status {status} before the run did{cause and f' ({cause})'}; what it printed is in "
+            f"{output / LOG}; go on with: rollwise resume {output}"
+        )
     return stop
+
+
+def _cause(log: Path) -> str:
+    """What the last error in the log says, where there is one near its end."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - 2**16))
+        found = ERRORS.findall(file.read().decode("utf-8", "replace"))
+    return show(found[-1].strip(), 200)[1:-1] if found else ""
 
 
 def _written(output: Path) -> int | None:
@@ -148,9 +166,11 @@ def _stop(output: Path) -> Tree | None:
 def _process(
     command: Sequence[str], env: dict[str, str], output: Path, display: Display, held: IO[str], *, quiet: bool
 ) -> int:
-    """Runs the command to its end, in a session of its own so that the terminal's Ctrl-C reaches this process alone. It
-    has the folder's lock too: where this process is killed, the folder is not free before verl has ended."""
-    with (output / LOG).open("ab") as log, _passing_on(output, display):
+    """Runs the command to its end, in a session of its own so that the terminal's Ctrl-C reaches this process alone.
+    Where this process is killed, verl's driver is asked to end, and Ray with it; it has the folder's lock too, which is
+    not free before."""
+    before = _written(output)
+    with (output / LOG).open("ab") as log, _passing_on(output, display, lambda: _written(output) != before):
         process = subprocess.Popen(
             command,
             env=env,
@@ -159,6 +179,7 @@ def _process(
             stderr=subprocess.STDOUT,
             start_new_session=True,
             pass_fds=(held.fileno(),),
+            preexec_fn=_ending_with_this_process,  # noqa: PLW1509 - one call into a library that is loaded already
         )
         assert process.stdout is not None
         copy = threading.Thread(target=_copied, args=(process.stdout, log, quiet), daemon=True)
@@ -172,25 +193,36 @@ def _process(
         return status
 
 
+def _ending_with_this_process() -> None:
+    """In the child: ask the kernel for SIGTERM when its parent ends, however that is."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 def _copied(source: IO[bytes], log: IO[bytes], quiet: bool) -> None:
+    """All that verl prints to the log and the terminal. Where one of them takes no more, the other goes on, and verl,
+    which would wait for a reader, is read to its end."""
     terminal = None if quiet else getattr(sys.stderr, "buffer", None)
+    ways = [way for way in (log, terminal) if way is not None]
     while chunk := os.read(source.fileno(), 65536):
-        log.write(chunk)
-        log.flush()
-        if terminal is not None:
-            terminal.write(chunk)
-            terminal.flush()
+        for way in tuple(ways):
+            try:
+                way.write(chunk)
+                way.flush()
+            except (OSError, ValueError):
+                ways.remove(way)
 
 
 @contextmanager
-def _passing_on(output: Path, display: Display) -> Iterator[None]:
-    """The first Ctrl-C or SIGTERM asks the trainer to end after the running step, the second is a KeyboardInterrupt."""
+def _passing_on(output: Path, display: Display, begun: Callable[[], bool]) -> Iterator[None]:
+    """The first Ctrl-C or SIGTERM asks the trainer to end after the running step, the second, or one before the run has
+    begun, is a KeyboardInterrupt."""
     asked = 0
 
     def ask(signum: int, frame: object) -> None:
         nonlocal asked
         asked += 1
-        if asked == 2:
+        if asked == 2 or (asked == 1 and not begun()):
+            asked = 2
             raise KeyboardInterrupt
         if asked == 1:
             (output / STOP).touch()

@@ -64,6 +64,8 @@ def to_verl(config: RunConfig, output: Path) -> dict[str, Any]:
     """verl's settings for a run in the folder `output`, by dotted name; one that is not in verl's own tree has a plus
     before it. Raises UserError for a setting that verl cannot honour."""
     check(config)
+    if "${" in str(output):
+        raise UserError(f"output: {output} holds '${{', which verl's settings take for a reference; choose another")
     critic = config.critic.kind != "none"
     out: dict[str, Any] = dict(FIXED)
     out |= {**LIKED, "trainer.experiment_name": f"{title(config)}-{config.method}-seed{config.seed}"}
@@ -91,6 +93,8 @@ def check(config: RunConfig) -> None:
     values = leaves(to_tree(config))
     if engine(config) not in ENGINES:
         raise UserError(f"verl.model_engine is {show(engine(config))}; one of {', '.join(ENGINES)}")
+    if engine(config) == "megatron" and config.device == "cpu":
+        raise UserError("verl.model_engine is megatron, which needs accelerators; set device=cuda")
     for row in ROWS:
         if why := row.refused(config):
             name = row.ours[0]

@@ -110,15 +110,17 @@ def steps(folder: Path) -> list[int]:
     return sorted(int(m.group(1)) for m in found if m)
 
 
-def newest(folder: Path, output: Path, config: RunConfig) -> tuple[Path, dict[str, Any], list[str]] | None:
+def newest(
+    folder: Path, output: Path, config: RunConfig, *, hashed: bool = True
+) -> tuple[Path, dict[str, Any], list[str]] | None:
     """The newest checkpoint that is whole, its state, and a line on each newer one that was refused; None where there
-    is no checkpoint yet. `config` are the settings the run goes on with. UserError where there are checkpoints and none
-    is usable."""
+    is no checkpoint yet. `config` are the settings the run goes on with; without `hashed` the shards are taken for
+    whole by their sizes. UserError where there are checkpoints and none is usable."""
     refused: list[str] = []
     for step in reversed(steps(folder)):
         path = folder / f"global_step_{step}"
         try:
-            fault, state = _read(path, step, output, config)
+            fault, state = _read(path, step, output, config, hashed)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             fault, state = f"unreadable ({type(error).__name__})", None  # whole by its hashes, and no state of a run
         if state is not None:
@@ -129,8 +131,8 @@ def newest(folder: Path, output: Path, config: RunConfig) -> tuple[Path, dict[st
     raise UserError(f"{folder}: no usable checkpoint ({'; '.join(refused)}); start the run anew")
 
 
-def _read(path: Path, step: int, output: Path, config: RunConfig) -> tuple[str, dict[str, Any] | None]:
-    """What is wrong with a checkpoint, or its state."""
+def _read(path: Path, step: int, output: Path, config: RunConfig, hashed: bool) -> tuple[str, dict[str, Any] | None]:
+    """What is wrong with a checkpoint, or its state; `hashed`: whether its shards are read through for that."""
     inner = _state(path.parent, step)
     if path.is_symlink():
         return "it is a link", None
@@ -140,7 +142,7 @@ def _read(path: Path, step: int, output: Path, config: RunConfig) -> tuple[str, 
         return fault, None
     state = checkpoint.load(inner)
     written = state.pop("weights")
-    if sizes(path) != {name: entry["bytes"] for name, entry in written.items()} or shards(path) != written:
+    if sizes(path) != {name: entry["bytes"] for name, entry in written.items()} or (hashed and shards(path) != written):
         return "its weights are not the files that were written", None
     if fault := logs_fit(output, state["logs"], config):
         return fault, None

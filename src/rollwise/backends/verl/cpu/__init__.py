@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from rollwise.backends.verl.classes import logical_cpus
 from rollwise.config import RunConfig
 
 ROLLOUT = "rollwise_cpu"  # name of the rollout engine
@@ -44,7 +45,7 @@ def overrides(config: RunConfig) -> dict[str, Any]:
         "reward.num_workers": 1,
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
         # Logical: Ray counts what actors ask for, and a run of verl asks for more than a laptop has.
-        "ray_kwargs.ray_init.num_cpus": 16,
+        "ray_kwargs.ray_init.num_cpus": max(16, logical_cpus(processes)),
         "+ray_kwargs.ray_init.num_gpus": processes,
         "+ray_kwargs.ray_init.include_dashboard": False,
     }
