@@ -92,8 +92,9 @@ def test_an_end_without_a_word_has_failed(
 
 
 def test_a_folder_that_verl_would_take_for_a_reference_is_refused(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    verl: Callable[[str], None], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    verl("raise SystemExit('it was started')")
     assert main(["train", *SMALL, "--output", str(tmp_path / "a${b}")]) == 2
     assert "holds '${', which verl's settings take for a reference" in capfd.readouterr().err
 
