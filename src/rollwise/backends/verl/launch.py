@@ -194,8 +194,9 @@ def _process(
 
 
 def _ending_with_this_process() -> None:
-    """In the child: ask the kernel for SIGTERM when its parent ends, however that is."""
-    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    """In the child: ask the kernel for SIGTERM when its parent ends, however that is. Only Linux has that."""
+    if sys.platform == "linux":
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _copied(source: IO[bytes], log: IO[bytes], quiet: bool) -> None:
